@@ -105,13 +105,12 @@ extension ClusterWorker {
         }
     }
 
-    /// How many tasks a coordinator may assign here now, in place of those that have just ended. Others come from the stream, where workers with free
-    /// slots may find them first.
-    func room(afterEnding endedCount: Int) -> Int {
+    /// How many tasks a coordinator may assign here now.
+    var room: Int {
         let now = now
         return state.withLock { state in
             if state.isDraining || state.isClosed || !state.takesAssignments { return 0 }
-            return max(0, min(endedCount, state.wantedCount(slots: slots, at: now) - state.taskCount))
+            return max(0, state.wantedCount(slots: slots, at: now) - state.taskCount)
         }
     }
 

@@ -5,7 +5,7 @@ import Synchronization
 /// tasks go to the stream, which knows who has asked for one.
 extension Coordinator {
     /// Seconds for which the room of a worker counts. Later, another worker may have a free slot, and the stream finds it.
-    fileprivate static let roomSeconds = 0.01
+    fileprivate static let roomSeconds = 0.03
     /// Seconds after which an assignment is sent again that the worker has not said to have got.
     private static let resendInterval = 0.5
 
@@ -73,14 +73,25 @@ extension Coordinator {
 }
 
 extension Coordinator.State {
-    /// Notes how many tasks a worker has room for. It does not know of those that are on their way.
-    mutating func noteRoom(_ room: Int, of worker: String, at now: Double) {
-        guard let peer = peers[worker] else { return }
-        peers[worker]?.room = max(0, room - peer.assignments.count)
-        peers[worker]?.roomEnd = now + Coordinator.roomSeconds
+    /// Notes that a worker may be assigned tasks in place of those that it has ended. What it wants beside them comes from the stream, where workers
+    /// with free slots may find it first. Whoever gives tasks back gets none.
+    mutating func noteRoom(_ report: Report, at now: Double) {
+        guard let peer = peers[report.worker] else { return }
+        var endedCount = 0, givesBack = false
+        for entry in report.entries {
+            switch entry.entry {
+            case .outcome: endedCount += 1
+            case .declined: givesBack = true
+            case .taken, .output: break
+            }
+        }
+        // It does not know of those that are on their way.
+        let room = max(0, min((peer.roomEnd > now ? peer.room : 0) + endedCount, report.room - peer.assignments.count))
+        peers[report.worker]?.room = givesBack ? 0 : room
+        if endedCount > 0 { peers[report.worker]?.roomEnd = now + Coordinator.roomSeconds }
         roomyPeers.removeFirst(roomyPeers.firstIndex { peers[$0].map { $0.roomEnd > now } ?? false } ?? roomyPeers.count)
-        roomyPeers.removeAll { $0 == worker }
-        if room > peer.assignments.count { roomyPeers.append(worker) }
+        roomyPeers.removeAll { $0 == report.worker }
+        if room > 0, !givesBack { roomyPeers.append(report.worker) }
     }
 
     /// Finds a worker with room for a task, which has less of it then.

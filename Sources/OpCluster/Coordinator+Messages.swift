@@ -84,7 +84,7 @@ extension Coordinator: Exchange.Handler {
             var steps: [Step] = []
             if report.sequence == last + 1 {
                 state.peers[report.worker]?.lastReport = report.sequence
-                state.noteRoom(report.room, of: report.worker, at: now)
+                state.noteRoom(report, at: now)
                 steps = report.entries.compactMap { state.note($0, from: report.worker, at: now) }
             }
             return (steps, state.confirmation(of: report, isNew: report.sequence > last), dropped, isBack)

@@ -61,7 +61,7 @@ struct Report: Sendable {
     /// Counts from 1 in each session.
     var sequence: UInt64
     var entries: [(number: UInt64, attempt: UInt64, entry: Entry)]
-    /// How many tasks the coordinator may assign to the worker now.
+    /// How many tasks more the worker wants now.
     var room: Int
     /// The number of the last assignment that has come. The room is what was left after it.
     var assignment: UInt64

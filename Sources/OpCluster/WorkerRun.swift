@@ -192,20 +192,8 @@ final class WorkerRun: Sendable {
 
     /// For how many tasks there is room, after which assignment; nil if there is nothing to report.
     private func roomToReport() -> (room: Int, assignment: UInt64)? {
-        let found = state.withLock { state -> (endedCount: Int, givesBack: Bool, assignment: UInt64)? in
-            guard state.hasReport else { return nil }
-            var endedCount = 0, givesBack = false
-            for (_, entry) in state.entries {
-                switch entry {
-                case .outcome: endedCount += 1
-                case .declined: givesBack = true
-                case .taken, .output: break
-                }
-            }
-            return (endedCount, givesBack, state.lastAssignment)
-        }
-        // Whoever gives a task back wants no other in its place.
-        return found.map { ($0.givesBack ? 0 : worker.room(afterEnding: $0.endedCount), $0.assignment) }
+        guard let assignment = state.withLock({ $0.hasReport ? $0.lastAssignment : nil }) else { return nil }
+        return (worker.room, assignment)
     }
 
     private func publish(_ report: Report) {

@@ -344,7 +344,7 @@ import Testing
         for _ in 0..<10 { cluster.submit(Body(seconds: 0.001)) }
         _ = finish(cluster)
         let assignments = assignments(in: cluster)
-        cluster.simulation.run(until: cluster.simulation.now + 0.02)
+        cluster.simulation.run(until: cluster.simulation.now + 0.05)
         cluster.submit(Body(seconds: 0.001))
         _ = finish(cluster)
         #expect(assignments.withLock { $0.count } == 0)
