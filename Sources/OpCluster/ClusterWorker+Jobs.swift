@@ -76,9 +76,9 @@ extension ClusterWorker {
         let action = state.withLock { state -> Action in
             // The same message again, because the stream did not hear that this worker works on it. The first one counts.
             if state.has(task.identity) { return .nothing }
-            // Each priority is asked for as many as there is room for. With one place more, assigned tasks do not shut out those of the stream.
-            let mostTasks = state.wantedCount(slots: slots, at: now) + (state.takesAssignments ? 1 : 0)
-            if state.isDraining || state.isClosed || state.taskCount >= mostTasks { return .giveBack }
+            // Each priority is asked for as many as there is room for.
+            let isFull = state.taskCount >= state.wantedCount(slots: slots, at: now)
+            if state.isDraining || state.isClosed || isFull { return .giveBack }
             let run: WorkerRun
             if let known = state.runs[job.run] {
                 run = known
