@@ -88,5 +88,13 @@ function workloads.argument()
   json { rate = repetitions * count / total }
 end
 
-if workload ~= "calibrate" then run(empty, 100) end
+-- The workers connect and load what they need before anything is measured. They fetch ahead by how long bodies have taken, so bodies that
+-- take long do not follow empty ones.
+if workload == "busy" then
+  run(busy, 10, bodies)
+elseif workload == "sleep" then
+  run(sleep, 10)
+elseif workload ~= "calibrate" then
+  run(empty, 100)
+end
 workloads[workload]()
