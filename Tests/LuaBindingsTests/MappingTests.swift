@@ -30,7 +30,8 @@ import Testing
     @Test func unorderedResultsComeAsTheyAreThere() throws {
         try script(
             """
-            local gate = queue:addOperation(Operation.new { asynchronous = true, main = function() end })
+            local gate = Operation.new { asynchronous = true, main = function() end }
+            gate:start()
             local order = {}
             local function f(x)
               if x == 1 then gate:waitUntilFinished() end
@@ -424,7 +425,8 @@ import Testing
     @Test func waitingForAnyReturnsTheFirstThatHasFinished() throws {
         try script(
             """
-            local gate = queue:addOperation(Operation.new { asynchronous = true, main = function() end })
+            local gate = Operation.new { asynchronous = true, main = function() end }
+            gate:start()
             local quick = queue:addOperation(function() end)
             assert(opscript.waitForAny { gate, quick } == quick)
             assert(opscript.waitForAny({ gate }, 0) == nil)
