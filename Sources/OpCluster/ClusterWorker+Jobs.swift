@@ -116,7 +116,7 @@ extension ClusterWorker {
 
     /// Takes a job that its coordinator has assigned.
     ///
-    /// - Parameter isLate: whether the coordinator may have given up this worker since, so that it has to consent again.
+    /// - Parameter isLate: whether the coordinator may have given up this worker since. Then it is asked whether the task may begin.
     func take(_ job: Job, assignedIn run: WorkerRun, isStopped: Bool, isLate: Bool) {
         let task = WorkerTask(job, acknowledgement: nil, worker: self)
         // Before others see it: who declines it must tell the coordinator, which knows that it is here.

@@ -89,18 +89,18 @@ extension Coordinator.State {
         let room = max(0, min((peer.roomEnd > now ? peer.room : 0) + endedCount, report.room - peer.assignments.count))
         peers[report.worker]?.room = givesBack ? 0 : room
         if endedCount > 0 { peers[report.worker]?.roomEnd = now + Coordinator.roomSeconds }
-        roomyPeers.removeFirst(roomyPeers.firstIndex { peers[$0].map { $0.roomEnd > now } ?? false } ?? roomyPeers.count)
-        roomyPeers.removeAll { $0 == report.worker }
-        if room > 0, !givesBack { roomyPeers.append(report.worker) }
+        peersWithRoom.removeFirst(peersWithRoom.firstIndex { peers[$0].map { $0.roomEnd > now } ?? false } ?? peersWithRoom.count)
+        peersWithRoom.removeAll { $0 == report.worker }
+        if room > 0, !givesBack { peersWithRoom.append(report.worker) }
     }
 
     /// Finds a worker with room for a task, which has less of it then.
     fileprivate mutating func takeRoom(at now: Double) -> String? {
-        while let worker = roomyPeers.last {
+        while let worker = peersWithRoom.last {
             let peer = peers[worker]
             let hasRoom = peer.map { $0.room > 0 && $0.roomEnd > now } ?? false
             if hasRoom { peers[worker]?.room -= 1 }
-            if !hasRoom || peer?.room == 1 { roomyPeers.removeLast() }
+            if !hasRoom || peer?.room == 1 { peersWithRoom.removeLast() }
             if hasRoom { return worker }
         }
         return nil

@@ -83,7 +83,7 @@ extension Coordinator {
             peer.tasks = []
             peer.silentSince = nil
             state.formerPeers[id] = peer
-            state.roomyPeers.removeAll { $0 == id }
+            state.peersWithRoom.removeAll { $0 == id }
             return (tasks, state.countSlots())
         }
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }

@@ -154,7 +154,7 @@ public final class Coordinator: Sendable {
         /// The workers that were lost, for some minutes: one that comes back goes on with its reports where they were.
         var formerPeers: [String: Peer] = [:]
         /// The workers with room for tasks, in the order in which they have said so.
-        var roomyPeers: [String] = []
+        var peersWithRoom: [String] = []
         var lastNumber: UInt64 = 0
         var beatCount: UInt64 = 0
         var slotCount = 0
