@@ -230,12 +230,15 @@ struct AwaitingTests {
 
     @Test func cancellingAWaitLeavesTheOperation() async throws {
         try await withRuntime { runtime, passed async throws in
-            let operation = try #require(
-                try await runtime.run(
-                    "o = opscript.Operation.new { asynchronous = true, main = function() pass() end }; opscript.OperationQueue.new():addOperation(o); return o"
-                )[
-                    0
-                ].operation)
+            // Without the timer, nothing could end the wait but cancelling, and that would be the error.
+            let values = try await runtime.run(
+                """
+                timer = opscript.after(1e6, pass)
+                o = opscript.Operation.new { asynchronous = true, main = function() pass() end }
+                opscript.OperationQueue.new():addOperation(o)
+                return o
+                """)
+            let operation = try #require(values[0].operation)
             await passed.wait()
             let wait = Task { try await runtime.results(of: operation) }
             wait.cancel()

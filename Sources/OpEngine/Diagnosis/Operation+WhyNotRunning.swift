@@ -138,7 +138,8 @@ extension OperationQueue.State {
 
         func blockers(of operation: Operation, in queue: OperationQueue, isReady: Bool) -> [Operation.Blocker] {
             var blockers: [Operation.Blocker] = []
-            if isHeld, let group = queue.asMemberQueue?.group { blockers.append(.groupNotStarted(group)) }
+            // A group says that it executes a moment before it lets its members go.
+            if isHeld, let group = queue.asMemberQueue?.group, !group.isExecuting { blockers.append(.groupNotStarted(group)) }
             if isSuspended { blockers.append(.suspended(queue)) }
             if maximum == 0 { blockers.append(.maximumIsZero(queue)) }
             if let barrier { blockers.append(.barrier(barrier, in: queue)) }
