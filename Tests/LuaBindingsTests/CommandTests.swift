@@ -4,8 +4,8 @@ import Testing
 
 /// Commands of `os.execute` and `io.popen`, in operations that are stopped.
 @Suite struct CommandTests {
-    /// Runs `body` in an operation, with the path `path`, which the body's command writes its process number to. `stop` stops the operation `op`.
-    /// Checks that it ends with the kind of error `kind`, and that the command is gone.
+    /// Runs `body` in an operation, with the path `path`, which the body's command writes its process number to. Then `stop` stops the operation
+    /// `op`, or has it stop. Checks that it ends with the kind of error `kind`, and that the command is gone.
     private func expectEnd(of body: String, stopping stop: String = "op:interrupt()", options: String = "", kind: String = "interrupted")
         throws
     {
@@ -56,13 +56,18 @@ import Testing
     func aCommandEndsWithItsBody(body: String) throws { try expectEnd(of: body) }
 
     @Test func aCommandEndsWithTheTimeOfItsBody() throws {
-        try expectEnd(of: "os.execute(\(Self.sleeping))", stopping: "", options: "timeout = 0.2,", kind: "timeout")
+        try expectEnd(of: "os.execute(\(Self.sleeping))", stopping: "op.timeout = 0.01", kind: "timeout")
     }
 
     @Test func aCommandEndsWhenItsBodyHasNoMemory() throws {
         try expectEnd(
-            of: "local f <close> = io.popen(\(Self.sleeping)) local t = {} while true do t[#t + 1] = ('x'):rep(1000) .. #t end",
-            stopping: "", options: "memoryLimit = 4000000,", kind: "memory")
+            of: """
+                local f <close> = io.popen(\(Self.sleeping))
+                while not op.mayGrow do opscript.sleep(0.001) end
+                local t = {}
+                while true do t[#t + 1] = ('x'):rep(1000) .. #t end
+                """,
+            stopping: "op.mayGrow = true", options: "memoryLimit = 4000000,", kind: "memory")
     }
 
     @Test func aCommandThatOutlivesItsBodyIsNoneOfAnother() throws {
