@@ -25,7 +25,7 @@ extension Exchange {
 
     /// Gets a large blob past the server, if that is possible now.
     private func fetchDirectly(_ transfer: Transfer, completion: @escaping @Sendable (Blob?) -> Void) {
-        guard transfer.name.count >= DirectBlobs.fewestBytes, fabric.directAddress != nil else { return completion(nil) }
+        guard transfer.name.count >= DirectConnections.fewestBytes, fabric.directAddress != nil else { return completion(nil) }
         request(.locate, to: transfer.subject, every: Self.secondsToLocate, tries: 1) { [self] reply in
             guard case .message(.located(let place?)) = reply else { return completion(nil) }
             direct.fetch(transfer.name, from: place, completion: completion)

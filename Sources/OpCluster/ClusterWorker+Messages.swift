@@ -15,16 +15,20 @@ extension ClusterWorker: Exchange.Handler {
         case .assign(let number, let job, let isStopped, let confirmed):
             guard let run = run(namedBy: subject) else { return }
             let arrival = run.note(assignment: number)
-            if case .next(let isLate) = arrival, let job { take(job, assignedIn: run, isStopped: isStopped, isLate: isLate) }
+            if case .next(let isLate, let wasStopped) = arrival {
+                if let job { take(job, assignedIn: run, isStopped: isStopped || wasStopped, isLate: isLate) }
+                if number == 1 { run.makeLine() }
+            }
             if case .early = arrival { return }
             run.confirm(upTo: confirmed)
             if !reply.isEmpty { exchange.publish(.done, to: reply) }
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
             if let run, run.hear(count), isLast { endRun(run, isOver: true) }
-        case .stop(let run, let number, let attempt, let request):
+        case .stop(let name, let number, let attempt, let assignment, let request):
             exchange.publish(.done, to: reply)
-            stop(WorkerTask.Identity(run: run, number: number, attempt: attempt), request)
+            if assignment > 0, run(namedBy: subject)?.noteStop(ofAssignment: assignment) ?? false { return }
+            stop(WorkerTask.Identity(run: name, number: number, attempt: attempt), request)
         case .release(let name, let number, let attempt):
             exchange.publish(.done, to: reply)
             state.withLock { $0.runs[name] }?.release(WorkerTask.Identity(run: name, number: number, attempt: attempt))

@@ -1,8 +1,8 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// Assigning tasks. A worker that has just ended a body usually gets its next task with the answer, and the server only passes that on. All other
-/// tasks go to the stream, which knows who has asked for one.
+/// Assigning tasks. A worker that has just ended a body usually gets its next task with the answer, over a line if there is one; otherwise the
+/// server passes that on. All other tasks go to the stream, which knows who has asked for one.
 extension Coordinator {
     /// Seconds for which the room of a worker counts. Later, another worker may have a free slot, and the stream finds it.
     fileprivate static let roomSeconds = 0.03
@@ -15,19 +15,24 @@ extension Coordinator {
     func assign(_ number: UInt64, attempt: UInt64) -> Bool {
         let assigned = assigning.withLock { _ -> (Listener, WorkerDescription)? in
             let now = now
-            let found = state.withLock { state -> (Entry, Peer, Assignment)? in
+            let isConnected = exchange.fabric.isConnected
+            let found = state.withLock { state -> (Entry, Peer, Assignment, DirectLine?)? in
                 guard !state.isClosed, let entry = state.entries[number], entry.attempt == attempt, !entry.task.isAtMostOnce,
                     entry.holder == nil, entry.stop == nil, let worker = state.takeRoom(at: now)
                 else { return nil }
                 state.entries[number]?.holder = worker
                 state.entries[number]?.refusedSince = nil
+                // Without the server, the worker could not be told to stop.
+                let line = isConnected ? state.useLine(to: worker) : nil
                 let assignment = state.addAssignment(of: TaskAttempt(number: number, attempt: attempt), to: worker, at: now)
-                return state.peers[worker].map { (entry, $0, assignment) }
+                return state.peers[worker].map { (entry, $0, assignment, line) }
             }
-            guard let (entry, peer, assignment) = found else { return nil }
+            guard let (entry, peer, assignment, line) = found else { return nil }
             let message = Message.assign(
                 assignment.number, job(number, entry.task, attempt: attempt), isStopped: false, confirmed: peer.lastConfirmed)
-            exchange.publish(message, to: Subject.session(peer.session, ofWorker: peer.description.id))
+            if !(line?.send(message) ?? false) {
+                exchange.publish(message, to: Subject.session(peer.session, ofWorker: peer.description.id))
+            }
             return (entry.listener, peer.description)
         }
         guard let (listener, worker) = assigned else { return false }
@@ -104,6 +109,14 @@ extension Coordinator.State {
             if hasRoom { return worker }
         }
         return nil
+    }
+
+    /// The line to a worker; nil if an assignment could overtake one that has been sent over the server: it would come too early.
+    fileprivate mutating func useLine(to worker: String) -> DirectLine? {
+        guard let peer = peers[worker], let line = lines[worker], line.session == peer.session, line.isUsed || peer.assignments.isEmpty
+        else { return nil }
+        lines[worker]?.isUsed = true
+        return line.line
     }
 
     fileprivate mutating func addAssignment(of task: TaskAttempt, to worker: String, at now: Double) -> Coordinator.Assignment {

@@ -5,7 +5,7 @@ import Synchronization
 extension Coordinator: Exchange.Handler {
     func handle(_ message: Message, on subject: String, replyTo reply: String) {
         switch message {
-        case .report(let report): handle(report, replyTo: reply)
+        case .report(let report): handle(report)
         case .hello(let worker): handle(worker)
         case .greet(run, let nonce): exchange.publish(.greeted(nonce: nonce), to: reply)
         case .claim(run, let number, let attempt, let worker, let session, let nonce):
@@ -36,6 +36,21 @@ extension Coordinator: Exchange.Handler {
             return
         }
         if !change.text.isEmpty { events.notice(change.text) }
+    }
+
+    // MARK: lines
+
+    func lineHasBegun(_ line: DirectLine, worker: String, session: UInt64) -> String? {
+        let (former, isWanted) = state.withLock { state -> (DirectLine?, Bool) in
+            if state.isClosed || state.lines[worker].map({ $0.session > session }) ?? false { return (nil, false) }
+            return (state.lines.updateValue(Line(line: line, session: session), forKey: worker)?.line, true)
+        }
+        former?.end()
+        return isWanted ? Subject.run(run) : nil
+    }
+
+    func lineHasEnded(_ line: DirectLine, worker: String) {
+        state.withLock { state in if state.lines[worker]?.line === line { state.lines[worker] = nil } }
     }
 
     // MARK: workers
@@ -71,8 +86,8 @@ extension Coordinator: Exchange.Handler {
         case end(UInt64, attempt: UInt64, Outcome)
     }
 
-    private func handle(_ report: Report, replyTo reply: String) {
-        let now = now
+    private func handle(_ report: Report) {
+        let now = now, reply = Subject.session(report.session, ofWorker: report.worker)
         let (steps, confirmation, dropped, isBack) = state.withLock { state -> ([Step], Confirmation, [UInt64], Bool) in
             guard !state.isClosed else { return ([], .none, [], false) }
             let isBack = state.hear(report, at: now)
@@ -97,7 +112,7 @@ extension Coordinator: Exchange.Handler {
         case .now(let refused): exchange.publish(.confirm(report.sequence, refused: refused), to: reply)
         case .later:
             exchange.fabric.after(Self.confirmationDelay) { [weak self] in
-                self?.confirmLast(of: report.worker, session: report.session, replyTo: reply)
+                self?.confirmLast(of: report.worker, session: report.session)
             }
         }
         for step in steps { perform(step, report.worker) }
@@ -115,14 +130,14 @@ extension Coordinator: Exchange.Handler {
     /// Seconds.
     private static let confirmationDelay = 0.05
 
-    private func confirmLast(of worker: String, session: UInt64, replyTo reply: String) {
+    private func confirmLast(of worker: String, session: UInt64) {
         let sequence = state.withLock { state -> UInt64? in
             guard !state.isClosed, let peer = state.peers[worker], peer.session == session else { return nil }
             state.peers[worker]?.willConfirm = false
             state.peers[worker]?.lastConfirmed = peer.lastReport
             return peer.lastReport > peer.lastConfirmed ? peer.lastReport : nil
         }
-        if let sequence { exchange.publish(.confirm(sequence, refused: []), to: reply) }
+        if let sequence { exchange.publish(.confirm(sequence, refused: []), to: Subject.session(session, ofWorker: worker)) }
     }
 
     private func perform(_ step: Step, _ worker: String) {

@@ -141,6 +141,15 @@ public final class Coordinator: Sendable {
         var assignments: [Assignment] = []
     }
 
+    /// A line to a worker.
+    struct Line {
+        let line: DirectLine
+        /// The worker's session.
+        let session: UInt64
+        /// Whether anything was sent over it.
+        var isUsed = false
+    }
+
     /// A task that was assigned, under the number of the assignment.
     struct Assignment {
         let number: UInt64
@@ -153,6 +162,8 @@ public final class Coordinator: Sendable {
         var peers: [String: Peer] = [:]
         /// The workers that were lost, for some minutes: one that comes back goes on with its reports where they were.
         var formerPeers: [String: Peer] = [:]
+        /// The lines to workers, by worker.
+        var lines: [String: Line] = [:]
         /// The workers with room for tasks, in the order in which they have said so.
         var peersWithRoom: [String] = []
         var lastNumber: UInt64 = 0
@@ -180,8 +191,7 @@ public final class Coordinator: Sendable {
     let events: Events
     let state = Guarded(State())
     let deliveries = Deliveries()
-    /// Held while assignments are numbered and sent, since workers take them only in their order, and are told to stop them only afterwards.
-    /// Never acquired while `state` is held.
+    /// Held while assignments are numbered and sent, since workers take them only in their order. Never acquired while `state` is held.
     let assigning = Guarded(())
 
     /// Seconds between two messages that say that this coordinator is there.
@@ -239,7 +249,7 @@ public final class Coordinator: Sendable {
         let entries = state.withLock { state -> [UInt64: Entry]? in
             if state.isClosed { return nil }
             state.isClosed = true
-            defer { state.entries = [:] }
+            defer { (state.entries, state.lines) = ([:], [:]) }
             return state.entries
         }
         guard let entries else { return }

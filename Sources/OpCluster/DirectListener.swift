@@ -1,30 +1,42 @@
 @_spi(Locking) import OpEngine
 
-/// Gives blobs to those who connect, and know the key and the token.
+/// Gives blobs and lines to those who connect, and know the key and the token.
 final class DirectListener: Sendable {
     private struct State {
         var connections: [ObjectIdentifier: DirectSocket] = [:]
+        /// Those of them that are lines.
+        var lines: Set<ObjectIdentifier> = []
         var isClosed = false
     }
 
-    /// More connections than this are closed at once, whoever has them.
+    /// What clients get.
+    struct Handlers: Sendable {
+        /// Finds a blob.
+        var find: @Sendable (BlobName) -> Blob? = { _ in nil }
+        /// Serves a line of a worker in a session, until it has ended. On a thread of its own.
+        var serve: (@Sendable (DirectLine, UInt64, UInt64) -> Void)?
+    }
+
+    /// More connections than this, without lines, are closed at once, whoever has them.
     private static let mostConnections = 128
+    /// Each needs a thread. The workers beyond use the server.
+    private static let mostLines = 64
     /// Seconds that a peer may take until it has said what it wants, and for each record then.
     static let patience = 10.0
 
     let place: DirectPlace
     private let socket: DirectSocket
     private let key: ClusterKey?
-    private let find: @Sendable (BlobName) -> Blob?
+    private let handlers: Handlers
     private let state = Guarded(State())
     /// The blobs whose sending has begun: whoever has got one can rely on it.
     private let sent = Guarded(0)
 
     /// Listens; nil if that fails, or would let the network see what is not sealed.
-    init?(at address: String, key: ClusterKey?, find: @escaping @Sendable (BlobName) -> Blob?) {
+    init?(at address: String, key: ClusterKey?, _ handlers: Handlers) {
         guard let (socket, port) = DirectSocket.listening(at: address) else { return nil }
         place = DirectPlace(address: address, port: port, token: DirectSecrets.nonce(), machine: DirectPlace.thisMachine)
-        (self.socket, self.key, self.find) = (socket, key, find)
+        (self.socket, self.key, self.handlers) = (socket, key, handlers)
         guard place.isUsable(hasKey: key != nil) else { return nil }
         let isRunning = onSmallThread { [weak self] in
             while let connection = socket.accept(patience: Self.patience) { self?.begin(connection) }
@@ -38,6 +50,8 @@ final class DirectListener: Sendable {
     var sentCount: Int { sent.withLock { $0 } }
     /// How many connections there are, for tests.
     var connectionCount: Int { state.withLock { $0.connections.count } }
+    /// How many of them are lines, for tests.
+    var lineCount: Int { state.withLock { $0.lines.count } }
 
     /// Ends all connections, and takes no more.
     func close() {
@@ -51,35 +65,59 @@ final class DirectListener: Sendable {
 
     private func begin(_ connection: DirectSocket) {
         let isTaken = state.withLock { state in
-            if state.isClosed || state.connections.count >= Self.mostConnections { return false }
+            if state.isClosed || state.connections.count - state.lines.count >= Self.mostConnections { return false }
             state.connections[ObjectIdentifier(connection)] = connection
             return true
         }
         guard isTaken else { return }
         let isRunning = onSmallThread { [self] in
-            serve(connection)
-            forget(connection)
+            guard let serveLine = serve(connection) else { return forget(connection) }
+            let isRunning = onNewThreadIfPossible { [self] in
+                serveLine()
+                forget(connection)
+            }
+            if !isRunning { forget(connection) }
         }
         // The process may be allowed a few threads only. Whoever connects must not end it.
         if !isRunning { forget(connection) }
     }
 
-    private func forget(_ connection: DirectSocket) { state.withLock { $0.connections[ObjectIdentifier(connection)] = nil } }
+    private func forget(_ connection: DirectSocket) {
+        state.withLock { state in
+            state.connections[ObjectIdentifier(connection)] = nil
+            state.lines.remove(ObjectIdentifier(connection))
+        }
+    }
 
-    private func serve(_ connection: DirectSocket) {
+    /// Gives a blob. Returns what to do about a line, on a thread whose stack is large enough for what comes of messages.
+    private func serve(_ connection: DirectSocket) -> (@Sendable () -> Void)? {
         let nonce = DirectSecrets.nonce()
         guard connection.send(DirectSecrets.magic + nonce),
-            let request = connection.receive(DirectSecrets.nonceCount + DirectSecrets.tagCount + DirectSecrets.requestCount)
-        else { return }
+            let request = connection.receive(DirectSecrets.nonceCount + DirectSecrets.tagCount + DirectRequest.count)
+        else { return nil }
         let secrets = [place.token, nonce, Array(request.prefix(DirectSecrets.nonceCount))]
         let sealed = Array(request.dropFirst(DirectSecrets.nonceCount))
-        guard let wanted = DirectSecrets.requests(key, secrets, seals: false)?.open(sealed),
-            let answers = DirectSecrets.answers(key, secrets, seals: true)
-        else { return }
-        let blob = BlobName(wanted).flatMap { find($0) }
-        guard let found = answers.seal([blob == nil ? 0 : 1]), connection.send(found), let blob else { return }
-        sent.withLock { $0 += 1 }
-        send(blob, to: connection, sealedBy: key == nil ? nil : answers)
+        guard let requests = DirectSecrets.requests(key, secrets, seals: false), let wanted = requests.open(sealed),
+            let answers = DirectSecrets.answers(key, secrets, seals: true), let wanted = DirectRequest(wanted)
+        else { return nil }
+        func answer(isGranted: Bool) -> Bool { answers.seal([isGranted ? 1 : 0]).map { connection.send($0) && isGranted } ?? false }
+        switch wanted {
+        case .blob(let name):
+            let blob = handlers.find(name)
+            guard answer(isGranted: blob != nil), let blob else { return nil }
+            sent.withLock { $0 += 1 }
+            send(blob, to: connection, sealedBy: key == nil ? nil : answers)
+            return nil
+        case .line(let worker, let session):
+            guard let serve = handlers.serve, answer(isGranted: countLine(connection)) else { return nil }
+            let line = DirectLine(connection, seals: answers, opens: requests)
+            return { serve(line, worker, session) }
+        }
+    }
+
+    /// Returns whether there may be one more line.
+    private func countLine(_ connection: DirectSocket) -> Bool {
+        state.withLock { state in state.lines.count < Self.mostLines && state.lines.insert(ObjectIdentifier(connection)).inserted }
     }
 
     /// Sends the blob, or as much of it as the other one takes.
@@ -97,17 +135,4 @@ final class DirectListener: Sendable {
             if !isSent { return }
         }
     }
-}
-
-extension BlobName {
-    /// The name in a request.
-    fileprivate init?(_ bytes: [UInt8]) {
-        guard bytes.count == DirectSecrets.requestCount else { return nil }
-        let count = bytes.suffix(8).reduce(0 as UInt64) { $0 << 8 | UInt64($1) }
-        guard let count = Int(exactly: count) else { return nil }
-        self.init(digest: Array(bytes.prefix(Self.digestCount)), count: count)
-    }
-
-    /// What the request for the blob says.
-    var request: [UInt8] { digest + (0..<8).map { UInt8(truncatingIfNeeded: count >> (56 - 8 * $0)) } }
 }

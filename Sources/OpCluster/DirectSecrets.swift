@@ -4,19 +4,19 @@ import CNats
 ///
 /// ```text
 /// listener: greeting := magic nonce
-/// client:   request  := nonce sealed(digest count)
-/// listener: answer   := sealed(whether the blob is there) blob
+/// client:   request  := nonce sealed(kind 24 bytes)
+/// listener: answer   := sealed(whether it is granted) blob
 /// blob     := bytes without a key; otherwise sealed records of `recordCount` bytes, the last one shorter
+/// line     := (count sealed)*, in both directions after the answer
 /// sealed   := tag ciphertext
 /// ```
 ///
 /// The keys are made of the cluster's key, the listener's token and both nonces, so they are of one connection, and nothing can be repeated.
 /// Without a cluster's key, the token is the secret, and the bytes pass only the loopback.
 enum DirectSecrets {
-    static let magic: [UInt8] = Array("opd".utf8) + [1]
+    static let magic: [UInt8] = Array("opd".utf8) + [2]
     static let nonceCount = 32
     static let tagCount = Int(CNATS_CIPHER_TAG_COUNT)
-    static let requestCount = BlobName.digestCount + 8
     /// As many bytes as stay in a processor's cache while they are received, opened and digested.
     static let recordCount = 256 << 10
 
@@ -30,6 +30,35 @@ enum DirectSecrets {
     /// The same for the answer.
     static func answers(_ key: ClusterKey?, _ secrets: [[UInt8]], seals: Bool) -> DirectRecords? {
         DirectRecords(Seal.code(of: secrets.flatMap(\.self)[...], on: "opscript direct answer", with: key), seals: seals)
+    }
+}
+
+/// What a client wants.
+enum DirectRequest: Equatable {
+    case blob(BlobName)
+    /// A line for a session that a worker has of the listener's run.
+    case line(worker: UInt64, session: UInt64)
+
+    static let count = 1 + BlobName.digestCount + 8
+
+    init?(_ bytes: [UInt8]) {
+        guard bytes.count == Self.count else { return nil }
+        let number = { (bytes: ArraySlice<UInt8>) in bytes.reduce(0 as UInt64) { $0 << 8 | UInt64($1) } }
+        switch bytes[0] {
+        case 0:
+            guard let count = Int(exactly: number(bytes.suffix(8))) else { return nil }
+            self = .blob(BlobName(digest: Array(bytes[1...BlobName.digestCount]), count: count))
+        case 1: self = .line(worker: number(bytes[1...8]), session: number(bytes.suffix(8)))
+        default: return nil
+        }
+    }
+
+    var bytes: [UInt8] {
+        let bytes = { (number: UInt64) in (0..<8).map { UInt8(truncatingIfNeeded: number >> (56 - 8 * $0)) } }
+        switch self {
+        case .blob(let name): return [0] + name.digest + bytes(UInt64(name.count))
+        case .line(let worker, let session): return [1] + bytes(worker) + bytes(0) + bytes(session)
+        }
     }
 }
 

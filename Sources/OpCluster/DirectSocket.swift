@@ -94,6 +94,42 @@ final class DirectSocket: Sendable {
 
     // MARK: bytes
 
+    /// From now on, waits for as long as it takes. Only a peer that does not acknowledge bytes for so many milliseconds ends the connection.
+    func waitForEver(unlessSilentFor milliseconds: Int32) {
+        var time = timeval(), silence = milliseconds
+        unsafe setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
+        unsafe setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &silence, socklen_t(MemoryLayout<Int32>.size))
+    }
+
+    /// Receives what comes next, and at most as many bytes as there is room for. Returns their number; nil if there are no more.
+    func receiveSome(_ buffer: inout [UInt8]) -> Int? {
+        while true {
+            let count = unsafe buffer.withUnsafeMutableBytes { unsafe recv(descriptor, $0.baseAddress, $0.count, 0) }
+            if count > 0 { return count }
+            if count == 0 || errno != EINTR { return nil }
+        }
+    }
+
+    /// Sends bytes. Returns false if the peer does not take them within so many milliseconds.
+    func send(_ bytes: [UInt8], within milliseconds: Int32) -> Bool {
+        unsafe bytes.withUnsafeBytes { bytes in
+            var done = 0
+            while done < bytes.count {
+                let flags = Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)
+                let sent = unsafe Glibc.send(descriptor, bytes.baseAddress! + done, bytes.count - done, flags)
+                if sent > 0 {
+                    done += sent
+                } else if errno == EAGAIN {
+                    var room = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                    guard unsafe poll(&room, 1, milliseconds) == 1 else { return false }
+                } else if errno != EINTR {
+                    return false
+                }
+            }
+            return true
+        }
+    }
+
     /// Receives as many bytes as there is room for. Returns false if they do not come.
     func receive(_ bytes: UnsafeMutableRawBufferPointer) -> Bool {
         pass(bytes.count) { done in unsafe recv(descriptor, bytes.baseAddress! + done, bytes.count - done, 0) }

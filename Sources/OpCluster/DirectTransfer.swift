@@ -13,27 +13,17 @@ struct DirectTransfer {
     let name: BlobName
     let place: DirectPlace
     let key: ClusterKey?
-    /// Seconds to connect. A firewall that answers nothing costs as much.
-    var secondsToConnect = 1.0
+    var secondsToConnect = DirectConnection.secondsToConnect
     /// Seconds for each record.
     var patience = DirectListener.patience
 
-    /// - Parameter began: called with the connection, which may be ended then.
+    /// - Parameter began: called with the socket, which may be ended then.
     func run(_ began: (DirectSocket) -> Void) -> Outcome {
-        guard let connection = DirectSocket.connected(to: place, within: secondsToConnect, patience: patience) else { return .failed }
-        began(connection)
-        guard let greeting = connection.receive(DirectSecrets.magic.count + DirectSecrets.nonceCount),
-            greeting.starts(with: DirectSecrets.magic)
+        guard let connection = DirectConnection(to: place, key: key, for: .blob(name), within: secondsToConnect, patience: patience, began)
         else { return .failed }
-        let nonce = DirectSecrets.nonce()
-        let secrets = [place.token, Array(greeting.dropFirst(DirectSecrets.magic.count)), nonce]
-        guard let request = DirectSecrets.requests(key, secrets, seals: true)?.seal(name.request), connection.send(nonce + request),
-            let answers = DirectSecrets.answers(key, secrets, seals: false), let answer = connection.receive(DirectSecrets.tagCount + 1),
-            let found = answers.open(answer)
-        else { return .failed }
-        if found == [0] { return .missing }
+        if !connection.isGranted { return .missing }
         guard let memory = BlobMemory(count: name.count), let naming = unsafe cnats_naming_begin() else { return .failed }
-        let isReceived = unsafe receive(memory, from: connection, openedBy: key == nil ? nil : answers, naming)
+        let isReceived = unsafe receive(memory, from: connection.socket, openedBy: key == nil ? nil : connection.answers, naming)
         let digest = unsafe [UInt8](unsafeUninitializedCapacity: BlobName.digestCount) { digest, count in
             unsafe cnats_naming_end(naming, digest.baseAddress)
             count = BlobName.digestCount

@@ -1,6 +1,12 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
+extension Exchange.Handler {
+    /// Only coordinators have lines that others make.
+    func lineHasBegun(_ line: DirectLine, worker: String, session: UInt64) -> String? { nil }
+    func lineHasEnded(_ line: DirectLine, worker: String) {}
+}
+
 /// One member's messages: it seals and opens them, matches answers with requests, and gives away pieces of blobs.
 final class Exchange: FabricReceiver, Sendable {
     /// Gets what is no answer and no request for a blob.
@@ -11,6 +17,9 @@ final class Exchange: FabricReceiver, Sendable {
         func connectionHasChanged(_ change: ConnectionChange)
         /// A message was sealed with another key, or is of another version.
         func handleForeign(_ difference: Unopened, on subject: String)
+        /// A worker has made a line to this member. Returns the subject of what comes over it; nil if it is not wanted.
+        func lineHasBegun(_ line: DirectLine, worker: String, session: UInt64) -> String?
+        func lineHasEnded(_ line: DirectLine, worker: String)
     }
 
     enum Reply: Sendable {
@@ -46,7 +55,9 @@ final class Exchange: FabricReceiver, Sendable {
     private let seal: Seal
     private let state: Guarded<State>
     private let inbox: String
-    let direct: DirectBlobs
+    let direct: DirectConnections
+    /// Held while something that has come is handled, by the server or by a line.
+    private let receiving = Guarded(())
     // Set once, before the fabric starts.
     private let handler = Guarded<(any Handler)?>(nil)
 
@@ -60,7 +71,7 @@ final class Exchange: FabricReceiver, Sendable {
         seal = Seal(key: key)
         space = JobSpace(seal, version: version)
         inbox = Subject.inbox(id)
-        direct = DirectBlobs(key: key)
+        direct = DirectConnections(key: key)
         state = Guarded(State(shelf: BlobShelf(limit: keptBytes)))
     }
 
@@ -76,6 +87,8 @@ final class Exchange: FabricReceiver, Sendable {
         state.withLock { $0.isClosed = true }
         direct.close()
         fabric.close(waiting: seconds)
+        // What has come over lines has been handled then.
+        receiving.withLock { _ in }
         let (requests, delayed) = state.withLock { state in
             defer { (state.requests, state.delayed) = ([:], [:]) }
             return (state.requests, state.delayed)
@@ -169,7 +182,17 @@ final class Exchange: FabricReceiver, Sendable {
 
     // MARK: receiving
 
-    func receive(_ message: IncomingMessage) {
+    func receive(_ message: IncomingMessage) { receiving.withLock { _ in handle(message) } }
+
+    /// Handles what comes over a line, until it ends.
+    func receive(from line: DirectLine, on subject: String) {
+        while let message = line.receive() {
+            receiving.withLock { _ in handler.withLock { $0 }?.handle(message, on: subject, replyTo: "") }
+        }
+        line.end()
+    }
+
+    private func handle(_ message: IncomingMessage) {
         if message.subject.hasPrefix(inbox), message.subject.utf8.count > inbox.utf8.count + 1,
             let number = UInt64(message.subject.dropFirst(inbox.count + 1))
         {
@@ -184,11 +207,24 @@ final class Exchange: FabricReceiver, Sendable {
             guard !message.reply.isEmpty else { return }
             publish(piece ?? .missing, to: message.reply)
         case .success(.locate):
-            let place = fabric.directAddress.flatMap { direct.place(at: $0) { [weak self] in self?.blob($0) } }
+            let place = fabric.directAddress.flatMap { direct.place(at: $0, directHandlers) }
             if !message.reply.isEmpty { publish(.located(place), to: message.reply) }
         case .success(let opened): handler.handle(opened, on: message.subject, replyTo: message.reply)
         case .failure(let difference): handler.handleForeign(difference, on: message.subject)
         }
+    }
+
+    private var directHandlers: DirectListener.Handlers {
+        DirectListener.Handlers(
+            find: { [weak self] in self?.blob($0) },
+            serve: { [weak self] line, number, session in
+                let worker = Subject.identifier(number)
+                guard let self, let handler = handler.withLock({ $0 }),
+                    let subject = handler.lineHasBegun(line, worker: worker, session: session)
+                else { return line.end() }
+                receive(from: line, on: subject)
+                handler.lineHasEnded(line, worker: worker)
+            })
     }
 
     private func receiveAnswer(_ message: IncomingMessage, _ number: UInt64) {

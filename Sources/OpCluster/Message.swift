@@ -132,7 +132,8 @@ enum Message: Sendable {
     /// this order only. There is no job if nobody needs it any more, and one that is stopped is given back. Reports up to `confirmed` are
     /// confirmed, except those that have taken tasks.
     case assign(UInt64, Job?, isStopped: Bool, confirmed: UInt64)
-    case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
+    /// `assignment` is the number of the task's assignment, which may come later; 0 if the worker has it, or got the task from the stream.
+    case stop(run: String, number: UInt64, attempt: UInt64, assignment: UInt64, StopRequest)
     /// The coordinator does not need the blobs of this outcome any more.
     case release(run: String, number: UInt64, attempt: UInt64)
     /// Asks a worker whether it is there, and for its session of the run.
@@ -151,7 +152,7 @@ enum Message: Sendable {
     case want(BlobName, offset: Int, count: Int)
     case piece(offset: Int, [UInt8])
     case missing
-    /// Asks where blobs are to be had past the server.
+    /// Asks where the member listens for those that connect past the server.
     case locate
     case located(DirectPlace?)
     /// What the two ends of a run ask each other. This layer does not know what it means.
@@ -210,10 +211,11 @@ enum Message: Sendable {
             writer.byte(isStopped ? 1 : 0)
             writer.number(confirmed)
             writer.list(job.map { [$0] } ?? []) { Self.write($1, to: &$0) }
-        case .stop(let run, let number, let attempt, let request):
+        case .stop(let run, let number, let attempt, let assignment, let request):
             writer.text(run)
             writer.number(number)
             writer.number(attempt)
+            writer.number(assignment)
             writer.byte(request.rawValue)
         case .release(let run, let number, let attempt):
             writer.text(run)
@@ -331,9 +333,9 @@ extension Message {
                     TaskAttempt(number: try reader.number(), attempt: try reader.number())
                 })
         case 4:
-            let (run, number, attempt) = (try reader.text(), try reader.number(), try reader.number())
+            let (run, number, attempt, assignment) = (try reader.text(), try reader.number(), try reader.number(), try reader.number())
             guard let request = StopRequest(rawValue: try reader.byte()) else { throw MalformedMessage() }
-            self = .stop(run: run, number: number, attempt: attempt, request)
+            self = .stop(run: run, number: number, attempt: attempt, assignment: assignment, request)
         case 5:
             self = .release(run: try reader.text(), number: try reader.number(), attempt: try reader.number())
         case 6: self = .ping(run: try reader.text())

@@ -6,6 +6,9 @@ package func onNewThread(_ body: @escaping @Sendable () -> Void) {
     guard error == 0 else { fatalError("opscript: no thread can be started: \(unsafe String(cString: strerror(error)))") }
 }
 
+/// The same. Returns false if there can be no more threads.
+func onNewThreadIfPossible(_ body: @escaping @Sendable () -> Void) -> Bool { startThread(body) == 0 }
+
 /// Calls `body` on a new thread with a small stack, of which there may be many. Returns false if there can be no more threads.
 func onSmallThread(_ body: @escaping @Sendable () -> Void) -> Bool { startThread(body, stackCount: 512 << 10) == 0 }
 

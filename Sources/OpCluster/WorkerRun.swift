@@ -21,6 +21,11 @@ final class WorkerRun: Sendable {
         var lastSequence: UInt64 = 0
         /// The number of the last assignment that has come, and when room for it was reported last.
         var lastAssignment: UInt64 = 0, roomReportedAt = -Double.infinity
+        /// The numbers of assignments that have not come, and whose tasks are to be stopped.
+        var stopsOfAssignments: Set<UInt64> = []
+        /// The line to the coordinator, and whether anything was sent over it.
+        var line: DirectLine?
+        var lineIsUsed = false
         var willLook = false
         /// The number of bytes of the output in `entries`.
         var outputCount = 0
@@ -117,14 +122,44 @@ final class WorkerRun: Sendable {
     }
 
     func close() {
-        let (waiters, writers) = state.withLock { state in
+        let (waiters, writers, line) = state.withLock { state in
             // At once: a task that came in afterwards would keep this, which would keep the task.
             state.life = .over
             (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
-            return (exchange(&state.waiters, with: []), state.takeWriters())
+            return (exchange(&state.waiters, with: []), state.takeWriters(), state.line.take())
         }
+        line?.end()
         for waiter in waiters { waiter(false) }
         for writer in writers { writer.give(()) }
+    }
+
+    // MARK: the line
+
+    /// Seconds after which a line is made again that has ended.
+    private static let lineInterval = 1.0
+
+    /// Makes a line to the coordinator, if that is possible. Called when the first task is assigned: those that have longer bodies need none.
+    func makeLine() {
+        let exchange = worker.exchange
+        guard exchange.fabric.directAddress != nil, let number = UInt64(worker.id, radix: 16) else { return }
+        exchange.request(.locate, to: Subject.run(name), every: 5, tries: 1) { [self] reply in
+            guard case .message(.located(let place?)) = reply else { return }
+            exchange.direct.makeLine(to: place, worker: number, session: session) { [self] in serve($0) }
+        }
+    }
+
+    private func serve(_ line: DirectLine) {
+        let isOver = state.withLock { state in
+            if state.life != .over { state.line = line }
+            return state.life == .over
+        }
+        if isOver { return line.end() }
+        worker.exchange.receive(from: line, on: Subject.session(session, ofWorker: worker.id))
+        state.withLock { ($0.line, $0.lineIsUsed) = (nil, false) }
+        if isOver { return }
+        // What was on its way is lost.
+        reportAgain()
+        worker.exchange.after(Self.lineInterval) { [self] in if !isOver { makeLine() } }
     }
 
     // MARK: reports
@@ -157,19 +192,24 @@ final class WorkerRun: Sendable {
     /// Sends what was not reported, unless much is not confirmed.
     private func send() {
         let isSent = sending.withLock { _ in
-            guard let (report, writers) = nextReport() else { return false }
-            publish(report)
+            guard let (report, line, writers) = nextReport() else { return false }
+            if !(line?.send(.report(report)) ?? false) { publish(report) }
             for writer in writers { writer.give(()) }
             return true
         }
         if isSent { reportAgainLater() }
     }
 
-    /// What to report next, and who may write again then.
-    private func nextReport() -> (Report, writers: [Awaited<Void>])? {
+    /// What to report next, how, and who may write again then.
+    private func nextReport() -> (Report, DirectLine?, writers: [Awaited<Void>])? {
         guard let (room, assignment) = roomToReport() else { return nil }
+        let isConnected = worker.exchange.fabric.isConnected
         return state.withLock { state in
             guard state.hasReport else { return nil }
+            // Without the server, this worker could not be told to stop something. And no report may come before an earlier one.
+            let usesLine = isConnected && (state.lineIsUsed || state.unconfirmed.isEmpty)
+            let line = usesLine ? state.line : nil
+            if line != nil { state.lineIsUsed = true }
             if room > 0 { state.roomReportedAt = worker.now }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
@@ -186,7 +226,7 @@ final class WorkerRun: Sendable {
                 }
             }
             state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
-            return (report, state.outputCount <= Self.mostOutput / 2 ? state.takeWriters() : [])
+            return (report, line, state.outputCount <= Self.mostOutput / 2 ? state.takeWriters() : [])
         }
     }
 
@@ -227,7 +267,7 @@ final class WorkerRun: Sendable {
     func confirm(upTo sequence: UInt64) { confirm([]) { $0.report.sequence <= sequence && $0.taken.isEmpty } }
 
     enum Arrival {
-        case next(isLate: Bool)
+        case next(isLate: Bool, isStopped: Bool)
         case repeated
         case early
     }
@@ -242,7 +282,17 @@ final class WorkerRun: Sendable {
             if number <= state.lastAssignment { return .repeated }
             if number > state.lastAssignment + 1 || state.life == .over { return .early }
             state.lastAssignment = number
-            return .next(isLate: now - state.roomReportedAt > Self.longestAnswer)
+            let isStopped = state.stopsOfAssignments.remove(number) != nil
+            return .next(isLate: now - state.roomReportedAt > Self.longestAnswer, isStopped: isStopped)
+        }
+    }
+
+    /// The task of an assignment is to be stopped. Returns whether it has not come.
+    func noteStop(ofAssignment number: UInt64) -> Bool {
+        state.withLock { state in
+            guard number > state.lastAssignment, state.life != .over else { return false }
+            state.stopsOfAssignments.insert(number)
+            return true
         }
     }
 

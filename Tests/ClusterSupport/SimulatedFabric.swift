@@ -18,6 +18,8 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
     public private(set) var workSeconds = 0.0, messageCount = 0
     /// Whether each message that comes may come twice.
     public var repeatsMessages = false
+    /// Seconds by which a message that is to come is late, so that others overtake it; nil if none may.
+    public var lateness: (IncomingMessage) -> Double? = { _ in nil }
     private(set) var subjects: [String] = []
     private var receiver: (any FabricReceiver)?
     /// Counts the connections. What was under way on a former one is lost.
@@ -93,10 +95,11 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
 
     /// Called by the server.
     func deliver(_ message: IncomingMessage) {
-        lastDown = max(lastDown, max(simulation.now, stalledUntil) + simulation.seconds(in: delay))
+        var arrival = max(lastDown, max(simulation.now, stalledUntil) + simulation.seconds(in: delay))
+        if let lateness = lateness(message) { arrival += lateness } else { lastDown = arrival }
         let generation = generation
         let count = repeatsMessages && simulation.chance(0.1) ? 2 : 1
-        simulation.at(lastDown) { [self] in
+        simulation.at(arrival) { [self] in
             guard generation == self.generation, isLinked, !isGone else { return }
             if cost == 0 {
                 for _ in 0..<count { receiver?.receive(message) }

@@ -18,7 +18,7 @@ import Testing
     }
 
     private static func listener(_ blob: Blob?, key: ClusterKey? = key) throws -> DirectListener {
-        try #require(DirectListener(at: "127.0.0.1", key: key) { name in name == blob?.name ? blob : nil })
+        try #require(DirectListener(at: "127.0.0.1", key: key, .init(find: { name in name == blob?.name ? blob : nil })))
     }
 
     /// What comes of a transfer, on a thread that may wait for it.
@@ -83,8 +83,8 @@ import Testing
         #expect(!Self.changed(place, machine: "another").isUsable(hasKey: true))
         let far = DirectPlace(address: "192.0.2.1", port: 1, token: place.token, machine: "another")
         #expect(far.isUsable(hasKey: true) && !far.isUsable(hasKey: false))
-        #expect(DirectListener(at: "0.0.0.0", key: nil) { _ in nil } == nil)
-        #expect(DirectListener(at: "no address", key: Self.key) { _ in nil } == nil)
+        #expect(DirectListener(at: "0.0.0.0", key: nil, .init()) == nil)
+        #expect(DirectListener(at: "no address", key: Self.key, .init()) == nil)
     }
 
     // MARK: bad listeners
@@ -131,7 +131,7 @@ import Testing
         var connections: [DirectSocket] = []
         func connect() -> DirectSocket? { DirectSocket.connected(to: listener.place, within: 5, patience: 5) }
         var generator = SeededGenerator(seed: 3)
-        for count in [0, 1, 32, 72, 500] {
+        for count in [0, 1, 32, 73, 500] {
             let connection = try #require(connect())
             #expect(connection.send((0..<count).map { _ in .random(in: .min ... .max, using: &generator) }))
             connections.append(connection)
@@ -140,7 +140,7 @@ import Testing
         let greedy = try #require(connect())
         let greeting = try #require(greedy.receive(36)), nonce = DirectSecrets.nonce()
         let secrets = [listener.place.token, Array(greeting.dropFirst(4)), nonce]
-        let request = try #require(DirectSecrets.requests(Self.key, secrets, seals: true)?.seal(blob.name.request))
+        let request = try #require(DirectSecrets.requests(Self.key, secrets, seals: true)?.seal(DirectRequest.blob(blob.name).bytes))
         #expect(greedy.send(nonce + request))
         // Say nothing.
         for _ in 0..<100 { connections.append(try #require(connect())) }
@@ -194,9 +194,10 @@ import Testing
         let cluster = try await RealCluster(server.url)
         defer { cluster.close() }
         let direct = cluster.coordinator.exchange.direct
-        _ = direct.place(at: "127.0.0.1") { name in
+        let find: @Sendable (BlobName) -> Blob? = { name in
             fault == .otherBytes ? BlobMemory(count: name.count).map { Blob($0, name) } : nil
         }
+        _ = direct.place(at: "127.0.0.1", .init(find: find))
         if fault == .closed { direct.listener?.close() }
         // Others have all the connections, and say nothing.
         let place = try #require(direct.listener?.place)
@@ -215,7 +216,7 @@ import Testing
     @Test func membersThatSendNothingHoldUpTheirOwnBlobsOnly() async throws {
         let blob = Self.blob()
         let listener = try Self.listener(blob)
-        let direct = DirectBlobs(key: Self.key)
+        let direct = DirectConnections(key: Self.key)
         // Their connections are made, and nobody greets.
         let silent = try (0..<4).map { _ in try #require(DirectSocket.listening(at: "127.0.0.1")) }
         for (_, port) in silent { direct.fetch(blob.name, from: Self.changed(listener.place, port: port)) { _ in } }
@@ -242,7 +243,7 @@ extension DirectTransfer.Outcome {
 }
 
 /// Stands between a client and a listener, for one connection.
-private final class Relay: Sendable {
+final class Relay: Sendable {
     let place: DirectPlace
     private let socket: DirectSocket
 
@@ -255,7 +256,7 @@ private final class Relay: Sendable {
             guard let client = socket.accept(patience: 10), let server = DirectSocket.connected(to: listener, within: 5, patience: 10)
             else { return }
             // The request passes as it is; the client sends nothing else.
-            startThread { if let request = client.receive(32 + 16 + 24) { _ = server.send(request) } }
+            startThread { if let request = client.receive(32 + 16 + DirectRequest.count) { _ = server.send(request) } }
             var sent = 0, bytes = [UInt8](repeating: 0, count: 64 << 10)
             while true {
                 let count = recv(server.descriptor, &bytes, bytes.count, 0)

@@ -43,6 +43,14 @@ struct RandomRun {
         if TestLength.number("OPSCRIPT_CLUSTER_TRACE") == 1 { cluster.server.trace = { [cluster] in cluster.show($0, $1, $2, $3, $4) } }
         simulation.run(until: 0.5)
         for _ in 0..<random(1...4) { cluster.addWorker(slots: random(1...3)) }
+        // Over a line, messages overtake those that pass the server.
+        let isUnordered = seed % 2 == 0
+        for fabric in [cluster.fabric] + cluster.members.map(\.fabric) where isUnordered {
+            fabric.lateness = { [simulation, delay = cluster.delay] message in
+                let mayBeLate = ["opscript.run.", "opscript.worker."].contains { message.subject.hasPrefix($0) }
+                return mayBeLate && simulation.chance(0.2) ? 3 * simulation.seconds(in: delay) : nil
+            }
+        }
         if chance(0.2) { cluster.addWorker(slots: 2, key: ClusterKey(Array("another key of 32 bytes".utf8))) }
         if chance(0.2) { cluster.addWorker(slots: 2, version: "2") }
         for _ in 0..<random(1...25) { planTask() }
@@ -51,7 +59,8 @@ struct RandomRun {
         // Afterwards there is peace, and somebody to do the rest.
         simulation.run(until: faultSeconds + 1)
         cluster.addWorker(slots: 3)
-        let limit = faults == .none ? 120.0 : 600.0
+        // What comes too early comes again a second later.
+        let limit = faults == .none ? isUnordered ? 300.0 : 120.0 : 600.0
         simulation.run(until: limit) { simulation.now > faultSeconds + 2 && cluster.unfinished.isEmpty }
         if !cluster.unfinished.isEmpty { cluster.fail("tasks without an outcome: \(cluster.unfinished)") }
         check()

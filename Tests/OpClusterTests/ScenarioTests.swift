@@ -405,6 +405,32 @@ import Testing
         #expect(cluster.failures == [])
     }
 
+    @Test(arguments: [StopRequest.cancel, .interrupt]) func aTaskMayBeStoppedBeforeItsAssignmentComes(_ request: StopRequest) {
+        let cluster = cluster(1)
+        defer { cluster.end() }
+        for _ in 0..<10 { cluster.submit(Body(seconds: 0.001)) }
+        _ = finish(cluster)
+        cluster.members[0].fabric.lateness = { message in
+            guard case .message(let opened) = Seal(key: SimulatedCluster.key).open(message.bytes, from: message.subject),
+                case .assign = try? Message(opened)
+            else { return nil }
+            return 0.2
+        }
+        let assignments = assignments(in: cluster)
+        let number = cluster.submit(Body(seconds: 1000))
+        cluster.stop(number, request)
+        cluster.simulation.run(until: cluster.simulation.now + 0.1)
+        #expect(cluster.known[number]?.outcomes == [])
+        cluster.simulation.run(until: cluster.simulation.now + 0.3)
+        #expect(assignments.withLock { $0.count } == 1)
+        #expect(cluster.known[number]?.begins == [] && cluster.known[number]?.outcomes == ["stopped"])
+        // The next one is none of its business.
+        cluster.members[0].fabric.lateness = { _ in nil }
+        cluster.submit(Body(seconds: 0.001))
+        _ = finish(cluster)
+        #expect(cluster.failures == [])
+    }
+
     @Test(arguments: [false, true]) func anAssignmentThatIsLateIsTakenOnlyIfTheCoordinatorConsents(isStopped: Bool) {
         let cluster = cluster(1)
         defer { cluster.end() }

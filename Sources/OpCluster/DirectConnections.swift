@@ -1,8 +1,8 @@
 @_spi(Locking) import OpEngine
 
-/// Blobs that pass from member to member, and not through the server: faster, and seen by nobody else. Whatever goes wrong here, the way
-/// through the server is left.
-final class DirectBlobs: Sendable {
+/// Connections from member to member: what passes by them is faster, and seen by nobody else. Whatever goes wrong here, the way through the server
+/// is left.
+final class DirectConnections: Sendable {
     private struct Request {
         let name: BlobName
         let place: DirectPlace
@@ -36,15 +36,46 @@ final class DirectBlobs: Sendable {
     /// What listens, for tests.
     var listener: DirectListener? { state.withLock { $0.listener } }
 
-    /// Where others get blobs of this member; nil if they cannot. Listens from the first call on.
-    ///
-    /// - Parameter find: finds a blob for another member.
-    func place(at address: String, finding find: @escaping @Sendable (BlobName) -> Blob?) -> DirectPlace? {
+    /// Where others connect to this member; nil if they cannot. Listens from the first call on.
+    func place(at address: String, _ handlers: DirectListener.Handlers) -> DirectPlace? {
         state.withLock { state in
-            if state.listener == nil, !state.isClosed { state.listener = DirectListener(at: address, key: key, find: find) }
+            if state.listener == nil, !state.isClosed { state.listener = DirectListener(at: address, key: key, handlers) }
             return state.listener?.place
         }
     }
+
+    // MARK: lines
+
+    /// Makes a line.
+    ///
+    /// - Parameter serve: called on a thread of its own, and returns when the line has ended. Not called if there can be no line.
+    func makeLine(to place: DirectPlace, worker: UInt64, session: UInt64, serve: @escaping @Sendable (DirectLine) -> Void) {
+        guard place.isUsable(hasKey: key != nil) else { return }
+        _ = onNewThreadIfPossible { [self] in
+            var socket: DirectSocket?
+            let connection = DirectConnection(to: place, key: key, for: .line(worker: worker, session: session)) { made in
+                socket = made
+                begin(made)
+            }
+            if let connection, connection.isGranted {
+                serve(DirectLine(connection.socket, seals: connection.requests, opens: connection.answers))
+            }
+            if let socket { forget(socket) }
+        }
+    }
+
+    /// Ends a connection when this is closed.
+    private func begin(_ connection: DirectSocket) {
+        let isClosed = state.withLock { state in
+            state.connections[ObjectIdentifier(connection)] = connection
+            return state.isClosed
+        }
+        if isClosed { connection.end() }
+    }
+
+    private func forget(_ connection: DirectSocket) { state.withLock { $0.connections[ObjectIdentifier(connection)] = nil } }
+
+    // MARK: blobs
 
     /// Gets a blob.
     ///
@@ -109,14 +140,10 @@ final class DirectBlobs: Sendable {
         var connection: DirectSocket?
         let outcome = DirectTransfer(name: request.name, place: request.place, key: key).run { made in
             connection = made
-            let isClosed = state.withLock { state in
-                state.connections[ObjectIdentifier(made)] = made
-                return state.isClosed
-            }
-            if isClosed { made.end() }
+            begin(made)
         }
+        if let connection { forget(connection) }
         state.withLock { state in
-            if let connection { state.connections[ObjectIdentifier(connection)] = nil }
             guard case .failed = outcome else { return }
             state.avoided = state.avoided.filter { $0.value > Timers.now }
             state.avoided[request.place] = Timers.now + Self.avoidance
