@@ -25,7 +25,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         /// Files with a certificate and its private key, by which the server knows the client.
         public var certificate: String?, privateKey: String?
 
-        /// Whether this member and others may connect to each other for large values. Otherwise these pass the server.
+        /// Whether this member and others may connect to each other, for large values and short tasks. Otherwise everything passes the server.
         public var allowsDirect = true
 
         /// Makes settings without credentials.

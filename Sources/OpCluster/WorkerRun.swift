@@ -135,7 +135,7 @@ final class WorkerRun: Sendable {
 
     // MARK: the line
 
-    /// Seconds after which a line is made again that has ended.
+    /// Seconds after which a line is made again that has ended, or whose place the coordinator has not told.
     private static let lineInterval = 1.0
 
     /// Makes a line to the coordinator, if that is possible. Called when the first task is assigned: those that have longer bodies need none.
@@ -143,10 +143,16 @@ final class WorkerRun: Sendable {
         let exchange = worker.exchange
         guard exchange.fabric.directAddress != nil, let number = UInt64(worker.id, radix: 16) else { return }
         exchange.request(.locate, to: Subject.run(name), every: 5, tries: 1) { [self] reply in
-            guard case .message(.located(let place?)) = reply else { return }
-            exchange.direct.makeLine(to: place, worker: number, session: session) { [self] in serve($0) }
+            switch reply {
+            case .message(.located(let place?)):
+                exchange.direct.makeLine(to: place, worker: number, session: session) { [self] in serve($0) }
+            case .message: break
+            case .unsealed, .noResponders, .timeout: makeLineLater()
+            }
         }
     }
+
+    private func makeLineLater() { worker.exchange.after(Self.lineInterval) { [self] in if !isOver { makeLine() } } }
 
     private func serve(_ line: DirectLine) {
         let isOver = state.withLock { state in
@@ -159,7 +165,7 @@ final class WorkerRun: Sendable {
         if isOver { return }
         // What was on its way is lost.
         reportAgain()
-        worker.exchange.after(Self.lineInterval) { [self] in if !isOver { makeLine() } }
+        makeLineLater()
     }
 
     // MARK: reports

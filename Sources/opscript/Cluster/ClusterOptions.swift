@@ -22,7 +22,7 @@ struct ClusterOptions {
           --cert FILE           a certificate that identifies this program to the server
           --cert-key FILE       the private key of that certificate
           --insecure            do without TLS, credentials and a key on a server that is not on this machine
-          --no-direct           exchange large values by way of the server only: listen at no port
+          --no-direct           talk to other members by way of the server only: listen at no port
         """
 
     /// The options that name a file.
