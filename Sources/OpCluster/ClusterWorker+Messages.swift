@@ -14,14 +14,8 @@ extension ClusterWorker: Exchange.Handler {
             run(namedBy: subject)?.confirm(sequence, refused: refused)
         case .assign(let number, let job, let isStopped, let confirmed):
             guard let run = run(namedBy: subject) else { return }
-            let arrival = run.note(assignment: number)
-            if case .next(let isLate, let wasStopped) = arrival {
-                if let job { take(job, assignedIn: run, isStopped: isStopped || wasStopped, isLate: isLate) }
-                if number == 1 { run.makeLine() }
-            }
-            if case .early = arrival { return }
-            run.confirm(upTo: confirmed)
-            if !reply.isEmpty { exchange.publish(.done, to: reply) }
+            let isHere = take(job, assignment: number, in: run, isStopped: isStopped, confirmed: confirmed)
+            if isHere, !reply.isEmpty { exchange.publish(.done, to: reply) }
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
             if let run, run.hear(count), isLast { endRun(run, isOver: true) }
@@ -37,6 +31,19 @@ extension ClusterWorker: Exchange.Handler {
             recount(name)
         default: break
         }
+    }
+
+    /// Takes the task of an assignment, unless it has come before. Returns false if it comes too early.
+    func take(_ job: Job?, assignment number: UInt64, in run: WorkerRun, isStopped: Bool, confirmed: UInt64) -> Bool {
+        switch run.note(assignment: number) {
+        case .early: return false
+        case .repeated: break
+        case .next(let isLate, let wasStopped):
+            if let job { take(job, assignedIn: run, isStopped: isStopped || wasStopped, isLate: isLate) }
+            if number == 1 { run.makeLine() }
+        }
+        run.confirm(upTo: confirmed)
+        return true
     }
 
     /// The run whose session is the last part of the subject.

@@ -5,7 +5,7 @@ import Synchronization
 ///
 /// - Concurrency: safe from every thread.
 public final class ClusterWorker: Sendable {
-    /// Runs tasks. Called on the fabric's thread, or on the one that closes the worker, with no lock held.
+    /// Runs tasks. Called on a thread that receives messages, or on the one that closes the worker, with no lock of the worker held.
     public protocol Runner: AnyObject, Sendable {
         /// Begins to run a task. `task.end` must be called once, on any thread.
         func run(_ task: WorkerTask)
@@ -167,7 +167,7 @@ public final class ClusterWorker: Sendable {
         exchange.fabric.after(0.05) { [self] in waitUntilEmpty(completion) }
     }
 
-    /// Ends at once. What runs counts as lost. Not to be called by the runner on the fabric's thread: this waits for that.
+    /// Ends at once. What runs counts as lost. Not to be called by the runner on a thread that receives messages: this waits for that.
     public func close() {
         let runs = state.withLock { state in
             state.isClosed = true

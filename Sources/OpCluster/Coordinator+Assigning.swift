@@ -15,22 +15,22 @@ extension Coordinator {
     func assign(_ number: UInt64, attempt: UInt64) -> Bool {
         let assigned = assigning.withLock { _ -> (Listener, WorkerDescription)? in
             let now = now
-            let isConnected = exchange.fabric.isConnected
-            let found = state.withLock { state -> (Entry, Peer, Assignment, DirectLine?)? in
+            // Without the server, the worker could not be told to stop.
+            guard exchange.fabric.isConnected else { return nil }
+            let found = state.withLock { state -> (Entry, Peer, Assignment)? in
                 guard !state.isClosed, let entry = state.entries[number], entry.attempt == attempt, !entry.task.isAtMostOnce,
                     entry.holder == nil, entry.stop == nil, let worker = state.takeRoom(at: now)
                 else { return nil }
                 state.entries[number]?.holder = worker
                 state.entries[number]?.refusedSince = nil
-                // Without the server, the worker could not be told to stop.
-                let line = isConnected ? state.useLine(to: worker) : nil
                 let assignment = state.addAssignment(of: TaskAttempt(number: number, attempt: attempt), to: worker, at: now)
-                return state.peers[worker].map { (entry, $0, assignment, line) }
+                return state.peers[worker].map { (entry, $0, assignment) }
             }
-            guard let (entry, peer, assignment, line) = found else { return nil }
+            guard let (entry, peer, assignment) = found else { return nil }
             let message = Message.assign(
                 assignment.number, job(number, entry.task, attempt: attempt), isStopped: false, confirmed: peer.lastConfirmed)
-            if !(line?.send(message) ?? false) {
+            if !(assignment.line?.send(message) ?? false) {
+                state.withLock { $0.sendsByServer(assignment.number, to: peer.description.id) }
                 exchange.publish(message, to: Subject.session(peer.session, ofWorker: peer.description.id))
             }
             return (entry.listener, peer.description)
@@ -47,7 +47,7 @@ extension Coordinator {
     }
 
     /// Sends the oldest assignment that may be lost, and the next one when the worker has it.
-    private func assignAgain(to worker: String) {
+    func assignAgain(to worker: String) {
         assigning.withLock { _ in
             guard let (number, session, message) = lostAssignment(of: worker) else { return }
             let subject = Subject.session(session, ofWorker: worker)
@@ -67,6 +67,7 @@ extension Coordinator {
             guard let peer = state.peers[worker], let oldest = peer.assignments.first, now - oldest.sentAt >= Self.resendInterval
             else { return nil }
             state.peers[worker]?.assignments[0].sentAt = now
+            state.peers[worker]?.assignments[0].line = nil
             let (number, attempt) = (oldest.task.number, oldest.task.attempt)
             let entry = state.entries[number].flatMap { $0.holder == worker && $0.attempt == attempt ? $0 : nil }
             let message = Message.assign(
@@ -91,7 +92,9 @@ extension Coordinator.State {
             }
         }
         // It does not know of those that are on their way.
-        let room = max(0, min((peer.roomEnd > now ? peer.room : 0) + endedCount, report.room - peer.assignments.count))
+        let room =
+            peer.description.slots == 0
+            ? 0 : max(0, min((peer.roomEnd > now ? peer.room : 0) + endedCount, report.room - peer.assignments.count))
         peers[report.worker]?.room = givesBack ? 0 : room
         if endedCount > 0 { peers[report.worker]?.roomEnd = now + Coordinator.roomSeconds }
         peersWithRoom.removeFirst(peersWithRoom.firstIndex { peers[$0].map { $0.roomEnd > now } ?? false } ?? peersWithRoom.count)
@@ -111,17 +114,20 @@ extension Coordinator.State {
         return nil
     }
 
-    /// The line to a worker; nil if an assignment could overtake one that has been sent over the server: it would come too early.
-    fileprivate mutating func useLine(to worker: String) -> DirectLine? {
-        guard let peer = peers[worker], let line = lines[worker], line.session == peer.session, line.isUsed || peer.assignments.isEmpty
-        else { return nil }
-        lines[worker]?.isUsed = true
-        return line.line
+    /// The assignment was sent over the server, and not over a line.
+    fileprivate mutating func sendsByServer(_ number: UInt64, to worker: String) {
+        guard let index = peers[worker]?.assignments.lastIndex(where: { $0.number == number }) else { return }
+        peers[worker]?.assignments[index].line = nil
     }
 
     fileprivate mutating func addAssignment(of task: TaskAttempt, to worker: String, at now: Double) -> Coordinator.Assignment {
         let number = (peers[worker]?.lastAssignment ?? 0) + 1
-        let assignment = Coordinator.Assignment(number: number, task: task, sentAt: now)
+        // Over a line, it would overtake those that were sent over the server, and come too early. These are the last ones, and the first one if it
+        // was sent again.
+        let line = peers[worker].flatMap { peer in
+            [peer.assignments.first, peer.assignments.last].allSatisfy { $0 == nil || $0?.line === peer.line } ? peer.line : nil
+        }
+        let assignment = Coordinator.Assignment(number: number, task: task, sentAt: now, line: line)
         peers[worker]?.lastAssignment = number
         peers[worker]?.assignments.append(assignment)
         peers[worker]?.tasks.insert(task.number)

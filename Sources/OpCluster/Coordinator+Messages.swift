@@ -40,17 +40,31 @@ extension Coordinator: Exchange.Handler {
 
     // MARK: lines
 
-    func lineHasBegun(_ line: DirectLine, worker: String, session: UInt64) -> String? {
-        let (former, isWanted) = state.withLock { state -> (DirectLine?, Bool) in
-            if state.isClosed || state.lines[worker].map({ $0.session > session }) ?? false { return (nil, false) }
-            return (state.lines.updateValue(Line(line: line, session: session), forKey: worker)?.line, true)
+    func server(ofLineTo worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)? {
+        guard state.withLock({ $0.peers[worker]?.session == session }) else { return nil }
+        return { [self] line in
+            let (former, isWanted) = state.withLock { state -> (DirectLine?, Bool) in
+                guard !state.isClosed, let peer = state.peers[worker], peer.session == session else { return (nil, false) }
+                state.peers[worker]?.line = line
+                return (peer.line, true)
+            }
+            former?.end()
+            guard isWanted else { return line.end() }
+            exchange.receive(from: line) { [self] message in
+                if case .report(let report) = message, report.worker == worker, report.session == session { handle(report) }
+            }
+            lineHasEnded(line, to: worker)
         }
-        former?.end()
-        return isWanted ? Subject.run(run) : nil
     }
 
-    func lineHasEnded(_ line: DirectLine, worker: String) {
-        state.withLock { state in if state.lines[worker]?.line === line { state.lines[worker] = nil } }
+    /// What was on its way over a line is lost.
+    private func lineHasEnded(_ line: DirectLine, to worker: String) {
+        state.withLock { state in
+            guard let peer = state.peers[worker] else { return }
+            if peer.line === line { state.peers[worker]?.line = nil }
+            if peer.assignments.first?.line === line { state.peers[worker]?.assignments[0].sentAt = -.infinity }
+        }
+        assignAgain(to: worker)
     }
 
     // MARK: workers
@@ -294,6 +308,7 @@ extension Coordinator.State {
         guard let peer = peers[worker], session >= peer.session else { return nil }
         if session == peer.session { return [] }
         peers[worker]?.session = session
+        peers[worker]?.line.take()?.end()
         peers[worker]?.lastReport = 0
         peers[worker]?.lastConfirmed = 0
         peers[worker]?.willConfirm = false

@@ -77,16 +77,16 @@ extension Coordinator {
 
     /// Takes its tasks from a worker that is gone.
     private func forget(_ id: String) {
-        let (tasks, changed, line) = state.withLock { state -> (Set<UInt64>, Int?, Line?) in
-            guard var peer = state.peers.removeValue(forKey: id) else { return ([], nil, nil) }
+        let (tasks, changed) = state.withLock { state -> (Set<UInt64>, Int?) in
+            guard var peer = state.peers.removeValue(forKey: id) else { return ([], nil) }
+            peer.line.take()?.end()
             let tasks = peer.tasks
             peer.tasks = []
             peer.silentSince = nil
             state.formerPeers[id] = peer
             state.peersWithRoom.removeAll { $0 == id }
-            return (tasks, state.countSlots(), state.lines.removeValue(forKey: id))
+            return (tasks, state.countSlots())
         }
-        line?.line.end()
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
         lose(tasks.sorted(), with: id)
     }

@@ -139,15 +139,8 @@ public final class Coordinator: Sendable {
         var lastAssignment: UInt64 = 0
         /// The assignments that it has not said to have got, the oldest first.
         var assignments: [Assignment] = []
-    }
-
-    /// A line to a worker.
-    struct Line {
-        let line: DirectLine
-        /// The worker's session.
-        let session: UInt64
-        /// Whether anything was sent over it.
-        var isUsed = false
+        /// The line to it in the session.
+        var line: DirectLine?
     }
 
     /// A task that was assigned, under the number of the assignment.
@@ -155,6 +148,8 @@ public final class Coordinator: Sendable {
         let number: UInt64
         let task: TaskAttempt
         var sentAt: Double
+        /// The line over which it was sent; nil for the server.
+        var line: DirectLine?
     }
 
     struct State {
@@ -162,8 +157,6 @@ public final class Coordinator: Sendable {
         var peers: [String: Peer] = [:]
         /// The workers that were lost, for some minutes: one that comes back goes on with its reports where they were.
         var formerPeers: [String: Peer] = [:]
-        /// The lines to workers, by worker.
-        var lines: [String: Line] = [:]
         /// The workers with room for tasks, in the order in which they have said so.
         var peersWithRoom: [String] = []
         var lastNumber: UInt64 = 0
@@ -249,7 +242,7 @@ public final class Coordinator: Sendable {
         let entries = state.withLock { state -> [UInt64: Entry]? in
             if state.isClosed { return nil }
             state.isClosed = true
-            defer { (state.entries, state.lines) = ([:], [:]) }
+            defer { state.entries = [:] }
             return state.entries
         }
         guard let entries else { return }

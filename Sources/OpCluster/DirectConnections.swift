@@ -48,20 +48,22 @@ final class DirectConnections: Sendable {
 
     /// Makes a line.
     ///
-    /// - Parameter serve: called on a thread of its own, and returns when the line has ended. Not called if there can be no line.
-    func makeLine(to place: DirectPlace, worker: UInt64, session: UInt64, serve: @escaping @Sendable (DirectLine) -> Void) {
-        guard place.isUsable(hasKey: key != nil) else { return }
-        _ = onNewThreadIfPossible { [self] in
-            var socket: DirectSocket?
-            let connection = DirectConnection(to: place, key: key, for: .line(worker: worker, session: session)) { made in
-                socket = made
-                begin(made)
+    /// - Parameter serve: called once, with nil if there can be no line now. Otherwise on a thread of its own, and returns when the line has ended.
+    func makeLine(to place: DirectPlace, worker: UInt64, session: UInt64, serve: @escaping @Sendable (DirectLine?) -> Void) {
+        let isPossible = place.isUsable(hasKey: key != nil)
+        let isRunning =
+            isPossible
+            && onNewThreadIfPossible { [self] in
+                var socket: DirectSocket?
+                let connection = DirectConnection(to: place, key: key, for: .line(worker: worker, session: session)) { made in
+                    socket = made
+                    begin(made)
+                }
+                let granted = connection.flatMap { $0.isGranted ? $0 : nil }
+                serve(granted.map { DirectLine($0.socket, seals: $0.requests, opens: $0.answers) })
+                if let socket { forget(socket) }
             }
-            if let connection, connection.isGranted {
-                serve(DirectLine(connection.socket, seals: connection.requests, opens: connection.answers))
-            }
-            if let socket { forget(socket) }
-        }
+        if !isRunning { serve(nil) }
     }
 
     /// Ends a connection when this is closed.

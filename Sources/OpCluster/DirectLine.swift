@@ -6,19 +6,17 @@ import Glibc
 ///
 /// A message may be lost with the line, and may come before others that were sent over the server earlier.
 ///
-/// - Concurrency: `send` and `end` are for every thread, `receive` is for one.
+/// - Concurrency: `send` and `end` are for every thread, and never wait. `receive` is for one thread.
 final class DirectLine: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because one thread uses what is received, and the rest is locked or constant.
 
-    /// Milliseconds that a peer may take to read, before the line ends.
-    private static let patience: Int32 = 100
-    /// Milliseconds after which a peer is gone that does not acknowledge what it was sent.
-    private static let longestSilence: Int32 = 3000
-    /// More bytes are no message.
-    private static let mostBytes = 64 << 20
+    /// Larger messages are better off at the server: a line does not wait for room.
+    private static let mostBytes = 16 << 10
 
     private struct Sending {
         let records: DirectRecords
+        /// The rest of a message for which there was no room.
+        var rest: ArraySlice<UInt8> = []
         var count = 0
     }
 
@@ -34,7 +32,7 @@ final class DirectLine: @unchecked Sendable {
     init(_ socket: DirectSocket, seals: DirectRecords, opens: DirectRecords) {
         (self.socket, opening) = (socket, opens)
         sending = Guarded(Sending(records: seals))
-        socket.waitForEver(unlessSilentFor: Self.longestSilence)
+        socket.stayOpen()
     }
 
     /// How many messages were sent, for tests.
@@ -43,27 +41,35 @@ final class DirectLine: @unchecked Sendable {
     /// Ends the line. What was sent may still come.
     func end() { socket.end() }
 
-    /// Sends a message. Returns false if that was not possible. The line has ended then.
+    /// Sends a message. Returns false if that is not possible now, or not any more.
     func send(_ message: Message) -> Bool {
-        sending.withLock { sending in
-            guard let sealed = sending.records.seal(message.bytes) else { return false }
-            let count = UInt32(sealed.count)
-            let isSent = socket.send((0..<4).map { UInt8(truncatingIfNeeded: count >> (24 - 8 * $0)) } + sealed, within: Self.patience)
-            // A part of a message makes no sense of the next one.
-            if isSent { sending.count += 1 } else { socket.end() }
-            return isSent
+        let bytes = message.bytes
+        guard bytes.count <= Self.mostBytes else { return false }
+        return sending.withLock { sending in
+            guard sendRest(&sending), sending.rest.isEmpty, let sealed = sending.records.seal(bytes) else { return false }
+            sending.rest = [UInt8(sealed.count >> 8), UInt8(sealed.count & 0xff)] + sealed
+            sending.count += 1
+            // What there is no room for goes with the next message. If there is none soon, this one comes over the server as well, as if lost.
+            return sendRest(&sending)
         }
+    }
+
+    /// Sends what is left, as far as there is room. Returns false if the line has ended.
+    private func sendRest(_ sending: inout Sending) -> Bool {
+        if sending.rest.isEmpty { return true }
+        guard let count = socket.sendSome(sending.rest) else { return false }
+        sending.rest.removeFirst(count)
+        return true
     }
 
     /// Waits for the next message; nil if there is none any more.
     func receive() -> Message? {
         while true {
-            let left = bytes[takenCount...]
-            let count = Int(left.prefix(4).reduce(0 as UInt32) { $0 << 8 | UInt32($1) })
-            if left.count >= 4, count > Self.mostBytes { return nil }
-            if left.count >= 4 + count {
-                takenCount += 4 + count
-                return opening.open(Array(left.dropFirst(4).prefix(count))).flatMap { try? Message($0[...]) }
+            let count = bytes[takenCount...].prefix(2).reduce(0) { $0 << 8 | Int($1) }
+            let sealed = bytes[takenCount...].dropFirst(2).prefix(count)
+            if bytes.count >= takenCount + 2, sealed.count == count {
+                takenCount = sealed.endIndex
+                return opening.open(Array(sealed)).flatMap { try? Message($0[...]) }
             }
             bytes.removeFirst(takenCount)
             takenCount = 0

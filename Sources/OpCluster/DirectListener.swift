@@ -13,8 +13,8 @@ final class DirectListener: Sendable {
     struct Handlers: Sendable {
         /// Finds a blob.
         var find: @Sendable (BlobName) -> Blob? = { _ in nil }
-        /// Serves a line of a worker in a session, until it has ended. On a thread of its own.
-        var serve: (@Sendable (DirectLine, UInt64, UInt64) -> Void)?
+        /// Returns what serves a line of a worker in a session until the line ends, on a thread of its own; nil to refuse it.
+        var server: @Sendable (_ worker: UInt64, _ session: UInt64) -> (@Sendable (DirectLine) -> Void)? = { _, _ in nil }
     }
 
     /// More connections than this, without lines, are closed at once, whoever has them.
@@ -109,9 +109,10 @@ final class DirectListener: Sendable {
             send(blob, to: connection, sealedBy: key == nil ? nil : answers)
             return nil
         case .line(let worker, let session):
-            guard let serve = handlers.serve, answer(isGranted: countLine(connection)) else { return nil }
+            let serve = handlers.server(worker, session)
+            guard answer(isGranted: serve != nil && countLine(connection)), let serve else { return nil }
             let line = DirectLine(connection, seals: answers, opens: requests)
-            return { serve(line, worker, session) }
+            return { serve(line) }
         }
     }
 

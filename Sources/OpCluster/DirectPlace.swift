@@ -1,6 +1,6 @@
 import Glibc
 
-/// Where a member's blobs are to be had past the server.
+/// Where a member listens for those that connect past the server.
 struct DirectPlace: Hashable, Sendable {
     static let tokenCount = 32
 

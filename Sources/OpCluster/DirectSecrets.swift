@@ -7,7 +7,7 @@ import CNats
 /// client:   request  := nonce sealed(kind 24 bytes)
 /// listener: answer   := sealed(whether it is granted) blob
 /// blob     := bytes without a key; otherwise sealed records of `recordCount` bytes, the last one shorter
-/// line     := (count sealed)*, in both directions after the answer
+/// line     := (count sealed)*, in both directions after the answer; the count has two bytes, the high one first
 /// sealed   := tag ciphertext
 /// ```
 ///
@@ -98,6 +98,7 @@ final class DirectRecords {
     }
 
     func open(_ sealed: [UInt8]) -> [UInt8]? {
+        guard sealed.count >= DirectSecrets.tagCount else { return nil }
         var bytes = Array(sealed.dropFirst(DirectSecrets.tagCount))
         let tag = Array(sealed.prefix(DirectSecrets.tagCount))
         return unsafe bytes.withUnsafeMutableBytes { unsafe open($0, tag: tag) } ? bytes : nil

@@ -3,7 +3,7 @@ import Glibc
 
 /// A TCP socket whose calls wait, but not for long: a peer that does nothing is given up.
 ///
-/// - Concurrency: one thread sends and receives; `end` is for every thread.
+/// - Concurrency: one thread sends and one receives at a time; `end` is for every thread.
 final class DirectSocket: Sendable {
     let descriptor: Int32
     /// Seconds that a call may take, about.
@@ -94,11 +94,19 @@ final class DirectSocket: Sendable {
 
     // MARK: bytes
 
-    /// From now on, waits for as long as it takes. Only a peer that does not acknowledge bytes for so many milliseconds ends the connection.
-    func waitForEver(unlessSilentFor milliseconds: Int32) {
-        var time = timeval(), silence = milliseconds
+    /// From now on, waits for as long as the peer is there: a peer that does not acknowledge what it gets for seconds is gone.
+    func stayOpen() {
+        func set(_ level: Int32, _ option: Int32, _ value: Int32) {
+            var value = value
+            unsafe setsockopt(descriptor, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
+        }
+        var time = timeval()
         unsafe setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &time, socklen_t(MemoryLayout<timeval>.size))
-        unsafe setsockopt(descriptor, Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, &silence, socklen_t(MemoryLayout<Int32>.size))
+        let tcp = Int32(IPPROTO_TCP)
+        set(tcp, TCP_USER_TIMEOUT, 3000)
+        set(SOL_SOCKET, SO_KEEPALIVE, 1)
+        set(tcp, TCP_KEEPIDLE, 5)
+        set(tcp, TCP_KEEPINTVL, 1)
     }
 
     /// Receives what comes next, and at most as many bytes as there is room for. Returns their number; nil if there are no more.
@@ -110,24 +118,11 @@ final class DirectSocket: Sendable {
         }
     }
 
-    /// Sends bytes. Returns false if the peer does not take them within so many milliseconds.
-    func send(_ bytes: [UInt8], within milliseconds: Int32) -> Bool {
-        unsafe bytes.withUnsafeBytes { bytes in
-            var done = 0
-            while done < bytes.count {
-                let flags = Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)
-                let sent = unsafe Glibc.send(descriptor, bytes.baseAddress! + done, bytes.count - done, flags)
-                if sent > 0 {
-                    done += sent
-                } else if errno == EAGAIN {
-                    var room = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
-                    guard unsafe poll(&room, 1, milliseconds) == 1 else { return false }
-                } else if errno != EINTR {
-                    return false
-                }
-            }
-            return true
-        }
+    /// Sends as many of the bytes as there is room for. Returns their number; nil if the connection has ended.
+    func sendSome(_ bytes: ArraySlice<UInt8>) -> Int? {
+        let flags = Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)
+        let count = unsafe bytes.withUnsafeBytes { unsafe Glibc.send(descriptor, $0.baseAddress, $0.count, flags) }
+        return count >= 0 ? count : errno == EAGAIN || errno == EINTR ? 0 : nil
     }
 
     /// Receives as many bytes as there is room for. Returns false if they do not come.

@@ -1,11 +1,6 @@
+import Glibc
 @_spi(Locking) import OpEngine
 import Synchronization
-
-extension Exchange.Handler {
-    /// Only coordinators have lines that others make.
-    func lineHasBegun(_ line: DirectLine, worker: String, session: UInt64) -> String? { nil }
-    func lineHasEnded(_ line: DirectLine, worker: String) {}
-}
 
 /// One member's messages: it seals and opens them, matches answers with requests, and gives away pieces of blobs.
 final class Exchange: FabricReceiver, Sendable {
@@ -17,9 +12,8 @@ final class Exchange: FabricReceiver, Sendable {
         func connectionHasChanged(_ change: ConnectionChange)
         /// A message was sealed with another key, or is of another version.
         func handleForeign(_ difference: Unopened, on subject: String)
-        /// A worker has made a line to this member. Returns the subject of what comes over it; nil if it is not wanted.
-        func lineHasBegun(_ line: DirectLine, worker: String, session: UInt64) -> String?
-        func lineHasEnded(_ line: DirectLine, worker: String)
+        /// A worker wants to make a line to this member. Returns what serves the line until it ends; nil to refuse it.
+        func server(ofLineTo worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)?
     }
 
     enum Reply: Sendable {
@@ -57,7 +51,7 @@ final class Exchange: FabricReceiver, Sendable {
     private let inbox: String
     let direct: DirectConnections
     /// Held while something that has come is handled, by the server or by a line.
-    private let receiving = Guarded(())
+    private let receiving = HandlerLock()
     // Set once, before the fabric starts.
     private let handler = Guarded<(any Handler)?>(nil)
 
@@ -87,13 +81,12 @@ final class Exchange: FabricReceiver, Sendable {
         state.withLock { $0.isClosed = true }
         direct.close()
         fabric.close(waiting: seconds)
-        // What has come over lines has been handled then.
-        receiving.withLock { _ in }
+        // What has come over lines has been handled then, and nothing more will be.
+        receiving.withLock { handler.withLock { $0 = nil } }
         let (requests, delayed) = state.withLock { state in
             defer { (state.requests, state.delayed) = ([:], [:]) }
             return (state.requests, state.delayed)
         }
-        handler.withLock { $0 = nil }
         for request in requests.values { request.completion(.timeout) }
         for body in delayed.values { body() }
     }
@@ -182,13 +175,11 @@ final class Exchange: FabricReceiver, Sendable {
 
     // MARK: receiving
 
-    func receive(_ message: IncomingMessage) { receiving.withLock { _ in handle(message) } }
+    func receive(_ message: IncomingMessage) { receiving.withLock { handle(message) } }
 
-    /// Handles what comes over a line, until it ends.
-    func receive(from line: DirectLine, on subject: String) {
-        while let message = line.receive() {
-            receiving.withLock { _ in handler.withLock { $0 }?.handle(message, on: subject, replyTo: "") }
-        }
+    /// Handles what comes over a line, until it ends or is closed.
+    func receive(from line: DirectLine, _ body: (Message) -> Void) {
+        while let message = line.receive() { receiving.withLock { if handler.withLock({ $0 != nil }) { body(message) } } }
         line.end()
     }
 
@@ -217,13 +208,8 @@ final class Exchange: FabricReceiver, Sendable {
     private var directHandlers: DirectListener.Handlers {
         DirectListener.Handlers(
             find: { [weak self] in self?.blob($0) },
-            serve: { [weak self] line, number, session in
-                let worker = Subject.identifier(number)
-                guard let self, let handler = handler.withLock({ $0 }),
-                    let subject = handler.lineHasBegun(line, worker: worker, session: session)
-                else { return line.end() }
-                receive(from: line, on: subject)
-                handler.lineHasEnded(line, worker: worker)
+            server: { [weak self] worker, session in
+                self?.handler.withLock { $0 }?.server(ofLineTo: Subject.identifier(worker), session: session)
             })
     }
 
@@ -290,4 +276,29 @@ final class Exchange: FabricReceiver, Sendable {
 
     /// Keeps a blob that has come, for the next who needs it.
     func keep(_ blob: Blob) { state.withLock { $0.shelf.keep(blob) } }
+}
+
+extension Exchange.Handler {
+    /// Only coordinators have lines that others make.
+    func server(ofLineTo worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)? { nil }
+}
+
+/// A lock under which handlers may run for long, and sleep.
+@safe
+private final class HandlerLock: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the pointer is a constant.
+    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+
+    init() { unsafe pthread_mutex_init(mutex, nil) }
+
+    deinit {
+        unsafe pthread_mutex_destroy(mutex)
+        unsafe mutex.deallocate()
+    }
+
+    func withLock(_ body: () -> Void) {
+        unsafe pthread_mutex_lock(mutex)
+        defer { unsafe pthread_mutex_unlock(mutex) }
+        body()
+    }
 }

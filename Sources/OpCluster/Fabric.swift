@@ -7,7 +7,7 @@ public protocol Fabric: AnyObject, Sendable {
     var isConnected: Bool { get }
     /// The greatest number of bytes of a message.
     var maxPayload: Int { get }
-    /// This machine's numeric address, at which other members get its large blobs directly; nil if they all pass the server.
+    /// This machine's numeric address, at which other members connect to it past the server; nil if they cannot.
     var directAddress: String? { get }
     /// What the server has refused this user last; nil if nothing so far. A refused subscription is known before the answer to whatever was sent
     /// after it.

@@ -23,9 +23,8 @@ final class WorkerRun: Sendable {
         var lastAssignment: UInt64 = 0, roomReportedAt = -Double.infinity
         /// The numbers of assignments that have not come, and whose tasks are to be stopped.
         var stopsOfAssignments: Set<UInt64> = []
-        /// The line to the coordinator, and whether anything was sent over it.
+        /// The line to the coordinator.
         var line: DirectLine?
-        var lineIsUsed = false
         var willLook = false
         /// The number of bytes of the output in `entries`.
         var outputCount = 0
@@ -41,6 +40,8 @@ final class WorkerRun: Sendable {
         let taken: [WorkerTask], ended: [WorkerTask]
         let firstSentAt: Double
         var sentAt: Double
+        /// The line over which it was sent; nil for the server.
+        var line: DirectLine?
     }
 
     let name: String
@@ -135,24 +136,31 @@ final class WorkerRun: Sendable {
 
     // MARK: the line
 
-    /// Seconds after which a line is made again that has ended, or whose place the coordinator has not told.
-    private static let lineInterval = 1.0
+    /// Seconds after which to try again to make a line, at first and at most; and for how long a line is there that was worth making.
+    private static let firstLineInterval = 1.0, longestLineInterval = 60.0, lineWorth = 10.0
 
-    /// Makes a line to the coordinator, if that is possible. Called when the first task is assigned: those that have longer bodies need none.
-    func makeLine() {
+    /// Makes a line to the coordinator, and another one when it has ended. Called when the first task is assigned: those that have longer bodies need
+    /// none.
+    ///
+    /// - Parameter interval: seconds after which to try again if there can be no line, or one that ends soon.
+    func makeLine(after interval: Double = firstLineInterval) {
         let exchange = worker.exchange
-        guard exchange.fabric.directAddress != nil, let number = UInt64(worker.id, radix: 16) else { return }
+        if isOver { return }
+        let begin = worker.now
+        let again: @Sendable () -> Void = { [self] in
+            let pause = worker.now - begin > Self.lineWorth ? Self.firstLineInterval : interval
+            if isOver { return }
+            exchange.fabric.after(pause) { [weak self] in self?.makeLine(after: min(2 * pause, Self.longestLineInterval)) }
+        }
+        guard exchange.fabric.directAddress != nil, let number = UInt64(worker.id, radix: 16) else { return again() }
         exchange.request(.locate, to: Subject.run(name), every: 5, tries: 1) { [self] reply in
-            switch reply {
-            case .message(.located(let place?)):
-                exchange.direct.makeLine(to: place, worker: number, session: session) { [self] in serve($0) }
-            case .message: break
-            case .unsealed, .noResponders, .timeout: makeLineLater()
+            guard case .message(.located(let place?)) = reply else { return again() }
+            exchange.direct.makeLine(to: place, worker: number, session: session) { [self] line in
+                if let line { serve(line) }
+                again()
             }
         }
     }
-
-    private func makeLineLater() { worker.exchange.after(Self.lineInterval) { [self] in if !isOver { makeLine() } } }
 
     private func serve(_ line: DirectLine) {
         let isOver = state.withLock { state in
@@ -160,12 +168,13 @@ final class WorkerRun: Sendable {
             return state.life == .over
         }
         if isOver { return line.end() }
-        worker.exchange.receive(from: line, on: Subject.session(session, ofWorker: worker.id))
-        state.withLock { ($0.line, $0.lineIsUsed) = (nil, false) }
-        if isOver { return }
+        worker.exchange.receive(from: line) { [self] message in
+            guard case .assign(let number, let job, let isStopped, let confirmed) = message else { return }
+            _ = worker.take(job, assignment: number, in: self, isStopped: isStopped, confirmed: confirmed)
+        }
+        state.withLock { $0.line = nil }
         // What was on its way is lost.
         reportAgain()
-        makeLineLater()
     }
 
     // MARK: reports
@@ -199,7 +208,10 @@ final class WorkerRun: Sendable {
     private func send() {
         let isSent = sending.withLock { _ in
             guard let (report, line, writers) = nextReport() else { return false }
-            if !(line?.send(.report(report)) ?? false) { publish(report) }
+            if !(line?.send(.report(report)) ?? false) {
+                state.withLock { $0.sendsByServer(report.sequence) }
+                publish(report)
+            }
             for writer in writers { writer.give(()) }
             return true
         }
@@ -212,10 +224,10 @@ final class WorkerRun: Sendable {
         let isConnected = worker.exchange.fabric.isConnected
         return state.withLock { state in
             guard state.hasReport else { return nil }
-            // Without the server, this worker could not be told to stop something. And no report may come before an earlier one.
-            let usesLine = isConnected && (state.lineIsUsed || state.unconfirmed.isEmpty)
+            // Without the server, this worker could not be told to stop something. And over a line, a report would overtake those that were sent
+            // over the server.
+            let usesLine = isConnected && state.unconfirmed.allSatisfy { $0.line === state.line }
             let line = usesLine ? state.line : nil
-            if line != nil { state.lineIsUsed = true }
             if room > 0 { state.roomReportedAt = worker.now }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
@@ -231,7 +243,7 @@ final class WorkerRun: Sendable {
                 case .output, .declined: break
                 }
             }
-            state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
+            state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now, line: line))
             return (report, line, state.outputCount <= Self.mostOutput / 2 ? state.takeWriters() : [])
         }
     }
@@ -243,7 +255,7 @@ final class WorkerRun: Sendable {
     }
 
     private func publish(_ report: Report) {
-        worker.exchange.publish(.report(report), to: Subject.run(name), reply: Subject.session(session, ofWorker: worker.id))
+        worker.exchange.publish(.report(report), to: Subject.run(name))
     }
 
     /// The coordinator has noted a report. Of an earlier one, only what was refused may be unknown.
@@ -317,6 +329,7 @@ final class WorkerRun: Sendable {
             for index in state.unconfirmed.indices {
                 state.unconfirmed[index].sentAt = worker.now
                 state.unconfirmed[index].report.sentAt = worker.now
+                state.unconfirmed[index].line = nil
                 // Who knows what has come since.
                 state.unconfirmed[index].report.room = 0
             }
@@ -335,11 +348,14 @@ final class WorkerRun: Sendable {
     }
 
     private func lookAtReports() {
-        let (isOverdue, isNeeded) = state.withLock { state in
+        let (isOverdue, isNeeded, line) = state.withLock { state in
             state.willLook = false
             let oldest = state.unconfirmed.first
-            return (oldest.map { worker.now - $0.sentAt >= Self.secondsPerTry } ?? false, oldest != nil)
+            let isOverdue = oldest.map { worker.now - $0.sentAt >= Self.secondsPerTry } ?? false
+            return (isOverdue, oldest != nil, isOverdue ? oldest?.line : nil)
         }
+        // Nobody hears what is said there.
+        line?.end()
         if isOverdue && worker.exchange.fabric.isConnected { reportAgain() }
         if isNeeded { reportAgainLater() }
     }
@@ -354,6 +370,11 @@ extension WorkerRun.State {
 
     /// About as many bytes as a message may have beside its largest entry.
     private static var mostBytes: Int { 128 << 10 }
+
+    /// The report was sent over the server, and not over a line.
+    mutating func sendsByServer(_ sequence: UInt64) {
+        if let index = unconfirmed.lastIndex(where: { $0.report.sequence == sequence }) { unconfirmed[index].line = nil }
+    }
 
     mutating func takeWriters() -> [Awaited<Void>] { exchange(&writers, with: []) }
 
