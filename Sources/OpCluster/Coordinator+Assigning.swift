@@ -83,23 +83,22 @@ extension Coordinator.State {
     /// with free slots may find it first. Whoever gives tasks back gets none.
     mutating func noteRoom(_ report: Report, at now: Double) {
         guard let peer = peers[report.worker] else { return }
-        var endedCount = 0, givesBack = false
+        // One that ends has said so, perhaps after this report.
+        var endedCount = 0, takesMore = peer.description.slots > 0
         for entry in report.entries {
             switch entry.entry {
             case .outcome: endedCount += 1
-            case .declined: givesBack = true
+            case .declined: takesMore = false
             case .taken, .output: break
             }
         }
         // It does not know of those that are on their way.
-        let room =
-            peer.description.slots == 0
-            ? 0 : max(0, min((peer.roomEnd > now ? peer.room : 0) + endedCount, report.room - peer.assignments.count))
-        peers[report.worker]?.room = givesBack ? 0 : room
+        let room = max(0, min((peer.roomEnd > now ? peer.room : 0) + endedCount, report.room - peer.assignments.count))
+        peers[report.worker]?.room = takesMore ? room : 0
         if endedCount > 0 { peers[report.worker]?.roomEnd = now + Coordinator.roomSeconds }
         peersWithRoom.removeFirst(peersWithRoom.firstIndex { peers[$0].map { $0.roomEnd > now } ?? false } ?? peersWithRoom.count)
         peersWithRoom.removeAll { $0 == report.worker }
-        if room > 0, !givesBack { peersWithRoom.append(report.worker) }
+        if room > 0, takesMore { peersWithRoom.append(report.worker) }
     }
 
     /// Finds a worker with room for a task, which has less of it then.
