@@ -47,9 +47,11 @@ struct ChaosRun: Sendable {
         for process in [script] + survivors { growths.withLock { $0.append(Growth(of: process.identifier)) } }
         var workers = Array(cluster.allWorkers.dropFirst(survivors.count))
         var failures: [String] = []
-        let end = ContinuousClock.now + .seconds(seconds + (TestLength.isLong ? 1800 : 150))
+        // A graph may take minutes while everything fails. The last one ends in peace.
+        let peace = ContinuousClock.now + .seconds(seconds)
+        let end = peace + .seconds(TestLength.isLong ? 1800 : 150)
         while !script.hasEnded(within: 0.8), ContinuousClock.now < end {
-            if failures.count >= mostFailures { continue }
+            if failures.count >= mostFailures || seconds > 0 && ContinuousClock.now > peace { continue }
             growths.withLock { growths in for index in growths.indices { growths[index].measure() } }
             let index = Int.random(in: workers.indices, using: &random)
             // A worker dies every other time at least.
