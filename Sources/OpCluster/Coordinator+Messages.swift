@@ -40,7 +40,7 @@ extension Coordinator: Exchange.Handler {
 
     // MARK: lines
 
-    func server(ofLineTo worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)? {
+    func acceptLine(of worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)? {
         guard state.withLock({ $0.peers[worker]?.session == session }) else { return nil }
         return { [self] line in
             let (former, isWanted) = state.withLock { state -> (DirectLine?, Bool) in

@@ -14,7 +14,7 @@ final class DirectListener: Sendable {
         /// Finds a blob.
         var find: @Sendable (BlobName) -> Blob? = { _ in nil }
         /// Returns what serves a line of a worker in a session until the line ends, on a thread of its own; nil to refuse it.
-        var server: @Sendable (_ worker: UInt64, _ session: UInt64) -> (@Sendable (DirectLine) -> Void)? = { _, _ in nil }
+        var acceptLine: @Sendable (_ worker: UInt64, _ session: UInt64) -> (@Sendable (DirectLine) -> Void)? = { _, _ in nil }
     }
 
     /// More connections than this, without lines, are closed at once, whoever has them.
@@ -109,7 +109,7 @@ final class DirectListener: Sendable {
             send(blob, to: connection, sealedBy: key == nil ? nil : answers)
             return nil
         case .line(let worker, let session):
-            let serve = handlers.server(worker, session)
+            let serve = handlers.acceptLine(worker, session)
             guard answer(isGranted: serve != nil && countLine(connection)), let serve else { return nil }
             let line = DirectLine(connection, seals: answers, opens: requests)
             return { serve(line) }

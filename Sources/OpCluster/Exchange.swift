@@ -13,7 +13,7 @@ final class Exchange: FabricReceiver, Sendable {
         /// A message was sealed with another key, or is of another version.
         func handleForeign(_ difference: Unopened, on subject: String)
         /// A worker wants to make a line to this member. Returns what serves the line until it ends; nil to refuse it.
-        func server(ofLineTo worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)?
+        func acceptLine(of worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)?
     }
 
     enum Reply: Sendable {
@@ -208,8 +208,8 @@ final class Exchange: FabricReceiver, Sendable {
     private var directHandlers: DirectListener.Handlers {
         DirectListener.Handlers(
             find: { [weak self] in self?.blob($0) },
-            server: { [weak self] worker, session in
-                self?.handler.withLock { $0 }?.server(ofLineTo: Subject.identifier(worker), session: session)
+            acceptLine: { [weak self] worker, session in
+                self?.handler.withLock { $0 }?.acceptLine(of: Subject.identifier(worker), session: session)
             })
     }
 
@@ -280,7 +280,7 @@ final class Exchange: FabricReceiver, Sendable {
 
 extension Exchange.Handler {
     /// Only coordinators have lines that others make.
-    func server(ofLineTo worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)? { nil }
+    func acceptLine(of worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)? { nil }
 }
 
 /// A lock under which handlers may run for long, and sleep.

@@ -19,7 +19,7 @@ import Testing
 
         init(key: ClusterKey? = DirectLineTests.key) throws {
             let (lines, hasLine) = (lines, hasLine)
-            let handlers = DirectListener.Handlers(server: { worker, session in
+            let handlers = DirectListener.Handlers(acceptLine: { worker, session in
                 if (worker, session) != (5, 7) { return nil }
                 return { line in
                     lines.withLock { $0.append(line) }
@@ -94,7 +94,7 @@ import Testing
     /// The second one makes a length that is shorter than the seal; the last one is not reached.
     @Test(arguments: [precedingCount, precedingCount + 1, precedingCount + 2, precedingCount + 20, 1_000_000])
     func aByteThatIsChangedOnTheWayEndsTheLine(_ changed: Int) async throws {
-        let handlers = DirectListener.Handlers(server: { _, _ in
+        let handlers = DirectListener.Handlers(acceptLine: { _, _ in
             { line in
                 for _ in 0..<10 { _ = line.send(.answer([1, 2, 3])) }
                 line.end()
