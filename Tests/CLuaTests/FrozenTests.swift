@@ -5,8 +5,8 @@ import Testing
 
 /// Frozen values: what states read of them, and their memory.
 @Suite struct FrozenTests {
-    /// Freezes what `source` returns in one state, and runs `check` with it in that state and in two others.
-    private func share(_ source: String, _ check: String) throws {
+    /// Freezes what `source` returns in one state, and runs `check` with it in that state, in two others, and with what another machine gets.
+    private func share(_ source: String, _ check: String, travelsFar: Bool = true) throws {
         let sender = State()
         try sender.run("return opscript.freeze((function() \(source) end)())")
         unsafe lua_pushvalue(sender.lua, -1)
@@ -16,6 +16,24 @@ import Testing
             let receiver = State()
             try receiver.decode(parcel, in: environment)
             try receiver.run(check, arguments: 1)
+        }
+        guard travelsFar else { return }
+        let elsewhere = State()
+        try elsewhere.decode(try #require(parcel.receivedElsewhere(frozen: try parcel.bytesOfFrozen())), in: CLUA_CURRENT_ENVIRONMENT)
+        try elsewhere.run(check, arguments: 1)
+    }
+
+    @Test("What means nothing on another machine is named")
+    func refusalsElsewhere() throws {
+        let state = State()
+        try state.run("long, inner = ('x'):rep(100000), opscript.freeze { 1 }")
+        let globals = "a function whose globals are objects, frozen values or long strings"
+        for (source, message) in [
+            ("f = function() return long end", globals), ("f = function() return inner end", globals),
+            ("{ [math.floor] = 1 }", "a function or a module as a key"),
+        ] {
+            let parcel = try state.encode("return opscript.freeze { \(source) }")
+            #expect(throws: FrozenRefusal(message: message), performing: parcel.bytesOfFrozen)
         }
     }
 
@@ -94,7 +112,10 @@ import Testing
             local f = ...
             assert(f.f(-4) == 5 and f.format == string.format and f[print] == 'print' and f.math == math and f[error] == nil)
             assert(opscript.thaw(f)[print] == 'print')
-            """)
+            """, travelsFar: false)
+        try share(
+            "return { f = function(x) return math.abs(x) + 1 end, format = string.format, math = math }",
+            "local f = ... assert(f.f(-4) == 5 and f.format == string.format and f.math == math)")
     }
 
     @Test(arguments: [

@@ -45,6 +45,44 @@ import Testing
         }
     }
 
+    /// What is read of them can be used, written again and released.
+    @Test func wrongBytesOfFrozenValuesAreRefused() throws {
+        let seed = UInt64.random(in: 0...UInt64.max)
+        var random = SeededGenerator(seed: seed)
+        let sender = State()
+        let parcels = try [
+            "local t = { 1, -2.5, 'text', true, false, ('y'):rep(300), { 'text', { x = 'text' } } }; t.t, t[t] = t, 'k' return opscript.freeze(t)",
+            "return opscript.freeze { f = function(x) return x + 1 end, string.format, m = math, [1.5] = 2, [-3] = true, g = { function() return 2 end } }",
+            "return opscript.freeze { opscript.freeze { 1, a = 2 }, b = opscript.freeze { {}, {} } }",
+        ].map { try sender.encode($0) }
+        let originals = try parcels.map { try $0.bytesOfFrozen() }
+        for (parcel, original) in zip(parcels, originals) {
+            for count in 0..<original.count { #expect(parcel.receivedElsewhere(frozen: Array(original[..<count])) == nil) }
+            #expect(parcel.receivedElsewhere(frozen: original + [0]) == nil)
+        }
+        var receiver = State(), readCount = 0
+        for number in 0..<30_000 {
+            if number % 1000 == 0 {
+                receiver = State()
+                try receiver.run(Self.disarm)
+                receiver.limitBytes = 64 << 20
+            }
+            let index = parcels.indices.randomElement(using: &random)!
+            let bytes = Self.altered(originals[index], using: &random)
+            guard let parcel = parcels[index].receivedElsewhere(frozen: bytes) else { continue }
+            readCount += 1
+            _ = try? parcel.bytesOfFrozen()
+            try receiver.decode(parcel, in: CLUA_FRESH_ENVIRONMENT)
+            #expect(throws: Never.self, "seed \(seed), case \(number)") {
+                try receiver.run(
+                    "local f = ... pcall(function() for k, v in pairs(f) do local _ = f[k] end return opscript.thaw(f) end)", arguments: 1)
+            }
+            receiver.count = 0
+        }
+        #expect(readCount > 1000)
+        try receiver.run("collectgarbage() collectgarbage()")
+    }
+
     private func run(cases: Int, seed: UInt64) throws {
         let parcels = try Self.sources.map { try State().encode($0) }
         var random = SeededGenerator(seed: seed)

@@ -61,7 +61,7 @@ import Testing
                 #expect(unsafe clua_wire_write(sent.pointer, &bytes, &byteCount))
                 defer { unsafe free(bytes) }
                 let parcel = Parcel()
-                #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, parcel.pointer))
+                #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, nil, 0, parcel.pointer))
                 try state.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
                 let address = unsafe UInt(bitPattern: lua_topointer(state.lua, -1))
                 return UInt(bitPattern: block) < address && address < UInt(bitPattern: text)

@@ -141,6 +141,8 @@ static bool keep(lua_State *L, clua_parcel *parcel) {
     clua_key_status status = clua_key_make(parcel, CLUA_BODY, NULL, &key);
     check(status != CLUA_KEY_MALFORMED, "a parcel without a key", 0, 0);
     clua_key_free(&key);
+    // Functions in frozen values have none.
+    if (status == CLUA_KEY_UNSTABLE) return true;
     uint8_t *bytes;
     size_t count;
     clua_parcel again = {0};
@@ -149,6 +151,23 @@ static bool keep(lua_State *L, clua_parcel *parcel) {
     clua_parcel_release(&again);
     free(bytes);
     return is_kept;
+}
+
+// What another machine gets of a parcel. Objects and long strings are for the host.
+static bool travel(lua_State *L, clua_parcel *parcel) {
+    (void)L;
+    uint8_t *bytes;
+    size_t count;
+    bool is_there = clua_wire_write(parcel, &bytes, &count);
+    free(bytes);
+    for (size_t i = 0; i < clua_parcel_frozen_count(parcel) && is_there; i++) {
+        is_there = clua_wire_write_frozen(clua_parcel_frozen(parcel, i), &bytes, &count) == NULL;
+        const struct frozen_table *table = is_there ? clua_wire_read_frozen(bytes, count) : NULL;
+        is_there = table != NULL;
+        if (is_there) clua_wire_release_frozen(table);
+        free(bytes);
+    }
+    return is_there;
 }
 
 static bool run(lua_State *L, clua_parcel *parcel) {
@@ -281,6 +300,7 @@ int main(int count, char **arguments) {
         check(encode(sender, &parcel), "encoding", i, 0);
         exhaust(receiver, decode, i, &parcel, false);
         exhaust(receiver, keep, i, &parcel, false);
+        exhaust(receiver, travel, i, &parcel, false);
         clua_parcel_release(&parcel);
         clua_state_close(receiver);
         clua_state_close(sender);

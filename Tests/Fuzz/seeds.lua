@@ -50,7 +50,7 @@ local function keys()
 end
 
 local function frozen()
-  local f = require "opscript".freeze { 1, "text", { key = {} }, [("x"):rep(20000)] = true }
+  local f = require "opscript".freeze { 1, "text", { key = {} }, [("x"):rep(20000)] = true, f = function(x) return x end }
   return f, { f, [f] = f[3] }, function() return f end
 end
 

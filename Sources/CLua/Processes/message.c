@@ -312,7 +312,7 @@ bool parcel_assemble(clua_parcel *parcel, const char *bytes, size_t count, clua_
 
 void parcel_simplify(clua_parcel *parcel) {
     clua_parcel_more *more = parcel->more;
-    if (more->reference_count > 0 || more->string_count > 0 || more->code_count > 1) return;
+    if (more->reference_count > 0 || more->string_count > 0 || more->frozen_count > 0 || more->code_count > 1) return;
     parcel->code = more->code_count == 1 ? more->codes[0] : NULL;
     parcel->has_more = false;
     free(more->references);

@@ -13,7 +13,6 @@
 bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count) {
     *bytes = NULL;
     *count = 0;
-    if (clua_parcel_frozen_count(parcel) > 0) return false;
     parcel_writer writer;
     writer_init(&writer);
     writer_varint(&writer, parcel->value_count);
@@ -52,10 +51,12 @@ static bool copy_list(void *list, const void *elements, size_t count, size_t siz
     return true;
 }
 
-static void release_parts(struct clua_shared_string *const *strings, size_t string_count, const clua_reference *references, size_t count) {
+static void release_parts(struct clua_shared_string *const *strings, size_t string_count, const clua_reference *references,
+                          size_t reference_count, const struct frozen_table *const *frozen, size_t frozen_count) {
     for (size_t i = 0; i < string_count; i++) clua_shared_string_release(strings[i]);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < reference_count; i++)
         if (!references[i].is_unowned) clua_object_release(references[i].object);
+    for (size_t i = 0; i < frozen_count; i++) clua_frozen_release(frozen[i]);
 }
 
 static bool read_codes(message_reader *reader, clua_parcel_more *more) {
@@ -74,7 +75,8 @@ static bool read_codes(message_reader *reader, clua_parcel_more *more) {
 }
 
 bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_string *const *strings, size_t string_count,
-                    const clua_reference *references, size_t reference_count, clua_parcel *parcel) {
+                    const clua_reference *references, size_t reference_count, const struct frozen_table *const *frozen, size_t frozen_count,
+                    clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
     message_reader reader = {bytes, bytes + count, false};
     uint64_t value_count = message_count(&reader, MAX_VALUES + 1);
@@ -82,20 +84,23 @@ bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_strin
     const char *values = message_string(&reader, &byte_count);
     clua_parcel_more *more = reader.failed || value_count > byte_count ? NULL : calloc(1, sizeof *more);
     bool has_lists = more != NULL && copy_list(&more->strings, strings, string_count, sizeof *strings)
-        && copy_list(&more->references, references, reference_count, sizeof *references);
+        && copy_list(&more->references, references, reference_count, sizeof *references)
+        && copy_list((void *)&more->frozen, frozen, frozen_count, sizeof *frozen);
     if (!has_lists || !parcel_assemble(parcel, values, byte_count, more)) {
         if (more != NULL) {
             free(more->strings);
             free(more->references);
+            free(more->frozen);
         }
         free(more);
-        release_parts(strings, string_count, references, reference_count);
+        release_parts(strings, string_count, references, reference_count, frozen, frozen_count);
         return false;
     }
     // Not flat, whatever it was: wrong bytes in a flat parcel could do harm.
     parcel->value_count = (uint32_t)value_count;
     more->string_count = (uint32_t)string_count;
     more->reference_count = (uint32_t)reference_count;
+    more->frozen_count = (uint32_t)frozen_count;
     if (!read_codes(&reader, more) || reader.next != reader.end) {
         clua_parcel_release(parcel);
         *parcel = (clua_parcel){0};

@@ -40,7 +40,6 @@ typedef struct builder {
 } builder;
 
 enum { BUILDER = 1, VALUE, ANCHORS };
-enum { FIRST_BLOCK = 128, LARGEST_BLOCK = 1 << 16 };
 
 // MARK: memory
 
@@ -55,34 +54,19 @@ static void *append(builder *b, list *list, size_t size) {
     return (char *)list->items + size * list->count++;
 }
 
+static void *charged_memory(void *context, size_t size) {
+    builder *b = context;
+    void *allocator_context;
+    lua_Alloc allocator = lua_getallocf(b->L, &allocator_context);
+    void *made = allocator(allocator_context, NULL, 0, size);
+    if (made != NULL) b->allocated += size;
+    return made;
+}
+
 // Memory of the owner, which counts as the state's.
 static void *allocate(builder *b, size_t size) {
-    size = (size + 15) & ~(size_t)15;
-    frozen_block *block = b->owner->blocks;
-    if (block == NULL || block->size - block->used < size) {
-        size_t room = 2 * b->owner->size;
-        if (room < FIRST_BLOCK) room = FIRST_BLOCK;
-        if (room > LARGEST_BLOCK) room = LARGEST_BLOCK;
-        bool has_own = size > room / 4;  // what is left of the current block remains in use
-        if (has_own) room = size;
-        void *context;
-        lua_Alloc allocator = lua_getallocf(b->L, &context);
-        frozen_block *made = allocator(context, NULL, 0, sizeof *made + room);
-        if (made == NULL) clua_no_memory(b->L);
-        *made = (frozen_block){.size = room};
-        b->allocated += sizeof *made + room;
-        b->owner->size += sizeof *made + room;
-        if (has_own && block != NULL) {
-            made->next = block->next;
-            block->next = made;
-        } else {
-            made->next = block;
-            b->owner->blocks = made;
-        }
-        block = made;
-    }
-    void *result = block->bytes + block->used;
-    block->used += size;
+    void *result = frozen_allocate(b->owner, size, charged_memory, b);
+    if (result == NULL) clua_no_memory(b->L);
     return result;
 }
 
@@ -303,20 +287,6 @@ static void *copy_of(builder *b, const list *list, size_t size) {
     return memcpy(allocate(b, list->count * size), list->items, list->count * size);
 }
 
-static void make_index(builder *b, frozen_table *table) {
-    uint32_t size = 2;
-    while (size < 2 * table->pair_count) size *= 2;
-    uint32_t *index = allocate(b, size * sizeof *index);
-    memset(index, 0, size * sizeof *index);
-    for (uint32_t i = 0; i < table->pair_count; i++) {
-        uint32_t slot = frozen_key_hash(&table->pairs[i].key) & (size - 1);
-        while (index[slot] != 0) slot = (slot + 1) & (size - 1);
-        index[slot] = i + 1;
-    }
-    table->index = index;
-    table->index_mask = size - 1;
-}
-
 // Copies the Lua table with this number, from 0.
 static void copy_table(builder *b, size_t number) {
     lua_State *L = b->L;
@@ -350,7 +320,9 @@ static void copy_table(builder *b, size_t number) {
     made->element_count = (uint32_t)b->elements.count;
     made->pairs = copy_of(b, &b->pairs, sizeof(frozen_pair));
     made->pair_count = (uint32_t)b->pairs.count;
-    if (made->pair_count > 0) make_index(b, made);
+    if (made->pair_count == 0) return;
+    uint32_t size = frozen_index_size(made->pair_count);
+    frozen_make_index(made, allocate(b, size * sizeof(uint32_t)), size);
 }
 
 // Encodes the objects and functions. This comes last, because it may run code of scripts.

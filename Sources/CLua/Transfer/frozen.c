@@ -44,6 +44,54 @@ void clua_frozen_release(const frozen_table *table) {
     if (is_last_reference(owner)) clua_frozen_destroy(owner);
 }
 
+// MARK: making
+
+enum { FIRST_BLOCK = 128, LARGEST_BLOCK = 1 << 16 };
+
+void *frozen_allocate(clua_frozen *owner, size_t size, void *(*more)(void *context, size_t size), void *context) {
+    size = (size + 15) & ~(size_t)15;
+    frozen_block *block = owner->blocks;
+    if (block == NULL || block->size - block->used < size) {
+        size_t room = 2 * owner->size;
+        if (room < FIRST_BLOCK) room = FIRST_BLOCK;
+        if (room > LARGEST_BLOCK) room = LARGEST_BLOCK;
+        bool has_own = size > room / 4;  // what is left of the current block remains in use
+        if (has_own) room = size;
+        frozen_block *made = more(context, sizeof *made + room);
+        if (made == NULL) return NULL;
+        *made = (frozen_block){.size = room};
+        owner->size += sizeof *made + room;
+        if (has_own && block != NULL) {
+            made->next = block->next;
+            block->next = made;
+        } else {
+            made->next = block;
+            owner->blocks = made;
+        }
+        block = made;
+    }
+    void *result = block->bytes + block->used;
+    block->used += size;
+    return result;
+}
+
+uint32_t frozen_index_size(uint32_t pair_count) {
+    uint32_t size = 2;
+    while (size < 2 * pair_count) size *= 2;
+    return size;
+}
+
+void frozen_make_index(frozen_table *table, uint32_t *index, uint32_t size) {
+    memset(index, 0, size * sizeof *index);
+    for (uint32_t i = 0; i < table->pair_count; i++) {
+        uint32_t slot = frozen_key_hash(&table->pairs[i].key) & (size - 1);
+        while (index[slot] != 0) slot = (slot + 1) & (size - 1);
+        index[slot] = i + 1;
+    }
+    table->index = index;
+    table->index_mask = size - 1;
+}
+
 // MARK: hashing
 
 uint64_t clua_frozen_secret;

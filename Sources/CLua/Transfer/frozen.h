@@ -94,6 +94,15 @@ void clua_frozen_release(const frozen_table *table);
 /// Frees an owner to which nothing refers, and what it retains.
 void clua_frozen_destroy(clua_frozen *owner);
 
+/// Memory of the owner, aligned to 16 bytes. `more` gets a block for it and for what comes later. NULL if memory has run out.
+void *frozen_allocate(clua_frozen *owner, size_t size, void *(*more)(void *context, size_t size), void *context);
+
+/// The number of slots of the index of a table with so many pairs, of which there is at least one.
+uint32_t frozen_index_size(uint32_t pair_count);
+
+/// Gives a table an index with so many slots: memory that it keeps.
+void frozen_make_index(frozen_table *table, uint32_t *index, uint32_t size);
+
 /// The hash of a string. The secret differs from process to process.
 uint32_t frozen_hash(const char *bytes, size_t count);
 

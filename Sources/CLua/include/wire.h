@@ -1,5 +1,5 @@
-// Parcels as other machines get them: the bytes and the code. The host sends the long strings and the objects that the parcel refers to by
-// itself. The form changes with the version of opscript. Nothing here raises; any thread.
+// Parcels as other machines get them: the bytes and the code. The host sends the long strings, the frozen values and the objects that the parcel
+// refers to by itself. The form changes with the version of opscript. Nothing here raises; any thread.
 #ifndef CLUA_WIRE_H
 #define CLUA_WIRE_H
 
@@ -9,8 +9,7 @@
 
 #include "parcel.h"
 
-/// Writes the bytes and the code of a parcel. `*bytes` comes from malloc. Returns false if memory has run out, or for a parcel with frozen
-/// values.
+/// Writes the bytes and the code of a parcel. `*bytes` comes from malloc. Returns false if memory has run out.
 bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count);
 
 /// Whether the function of a body has parameters, of which the first is its operation.
@@ -19,10 +18,11 @@ bool clua_wire_has_parameters(const clua_parcel *parcel);
 /// Where the first function of a parcel is defined, as in "<pipeline.lua:12>"; NULL if there is none. Lives as long as the parcel.
 const char *clua_wire_place(const clua_parcel *parcel);
 
-/// Reads what clua_wire_write has written, which need not be trusted. Takes over the strings and the references, also if it fails. Returns false,
-/// with an empty parcel, for any other bytes, and if memory has run out.
+/// Reads what clua_wire_write has written, which need not be trusted. Takes over the strings, the references and the frozen values, also if it
+/// fails. Returns false, with an empty parcel, for any other bytes, and if memory has run out.
 bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_string *const *strings, size_t string_count,
-                    const clua_reference *references, size_t reference_count, clua_parcel *parcel);
+                    const clua_reference *references, size_t reference_count, const struct frozen_table *const *frozen, size_t frozen_count,
+                    clua_parcel *parcel);
 
 /// The bytes of a long string of a parcel, which live as long as the string is retained.
 const char *clua_wire_string(const struct clua_shared_string *string, size_t *count);
@@ -38,5 +38,17 @@ struct clua_shared_string *clua_wire_copy(const char *bytes, size_t count);
 /// be made of the CLUA_STRING_ROOM bytes before the bytes, which are aligned for a pointer, and of one after them: 1 at first, and then changed here.
 /// Takes over a reference to the object. NULL if memory has run out.
 struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *has_room, void *object);
+
+/// Writes a frozen value and all that it contains. `*bytes` comes from malloc. Returns NULL; or else what it contains that cannot be written, such
+/// as "an operation or another object", and "" if memory has run out.
+const char *clua_wire_write_frozen(const struct frozen_table *table, uint8_t **bytes, size_t *count);
+
+/// Reads what clua_wire_write_frozen has written, which need not be trusted. Returns a table that the caller has to release, or NULL for any other
+/// bytes, and if memory has run out. No state is charged for it.
+const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t count);
+
+/// Retains a frozen value, and releases one.
+void clua_wire_retain_frozen(const struct frozen_table *table);
+void clua_wire_release_frozen(const struct frozen_table *table);
 
 #endif

@@ -124,6 +124,7 @@ enum ClusterOutcome {
         _ operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], _ others: [OperationFailure],
         _ files: [SentFile], to writer: inout WireWriter
     ) throws(Failure) {
+        writer.flag(operation.isCancelled)
         let after = operation.storage
         let changed = Set(before.keys).union(after.keys).filter { name in
             guard let old = before[name], let new = after[name] else { return true }
@@ -165,6 +166,7 @@ enum ClusterOutcome {
 
     private static func payload(of failure: Failure) throws(Failure) -> Payload {
         var writer = try WireWriter(for: nil, "an error")
+        writer.flag(false)
         for _ in 0..<3 { writer.number(0) }
         writer.flag(true)
         writer.text(failure.message)

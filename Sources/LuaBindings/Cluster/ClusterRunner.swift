@@ -183,7 +183,7 @@ final class ClusterRun: Sendable {
             onNewThread { [self] in
                 do throws(Failure) { try sent.fetch(for: task, into: ownFolder) } catch {
                     operation.fail(with: OperationFailure(error, kind: .error, of: operation))
-                    operation.cancelItself()
+                    operation.dropBodies()
                 }
                 add(operation, of: task, running, to: queue)
             }

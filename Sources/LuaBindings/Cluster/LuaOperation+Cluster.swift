@@ -78,7 +78,8 @@ extension LuaOperation {
         try core.prepare(state)
         var parcels: [Parcel] = []
         for body in bodies { parcels.append(try parcel(of: body, in: state)) }
-        var writer = try WireWriter(for: self, describedName(with: parcels), describesOwner: true)
+        var writer = try WireWriter(
+            for: self, describedName(with: parcels), describesOwner: true, frozenBlobs: connection.frozenBlobs)
         writer.blob(setup)
         try writer.optional(name) { writer, name throws(Failure) in writer.text(name) }
         try writer.optional(queue?.givenName) { writer, name throws(Failure) in writer.text(name) }
@@ -129,11 +130,9 @@ extension LuaOperation {
             if let worker { recordRun(elsewhere: worker.label, slots: worker.slots, began: began, ended: ended) }
             do throws(Failure) {
                 if let failure = try takeOutcome(payload, ticket, files) {
-                    // What stops a body cancels the operation, here as at the worker.
-                    if [.timeout, .interrupted].contains(failure.kind), !hasAttemptsLeft { cancelItself() }
                     // The worker does not know why it was told to stop the body.
                     if failure.kind == .interrupted, let reason = stopReason {
-                        return fail(Failure(stop: reason), reason.failureKind, ticket)
+                        return fail(Failure(interrupt: failure, by: reason), reason.failureKind, ticket)
                     }
                     return fail(failure, ticket)
                 }
@@ -155,6 +154,7 @@ extension LuaOperation {
         _ payload: Payload, _ ticket: ClusterTicket, _ files: ClusterFiles?
     ) throws(Failure) -> OperationFailure? {
         var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core)
+        let isCancelledThere = try reader.flag()
         let values = try reader.list { reader throws(Failure) in
             (name: try reader.text(), value: try reader.optional { reader throws(Failure) in try reader.parcel() })
         }
@@ -165,9 +165,12 @@ extension LuaOperation {
         }
         if try reader.flag() {
             let failure = try reader.failure()
+            // A stop cancels the operation, unless it is tried again.
+            if isCancelledThere, !hasAttemptsLeft || ![.timeout, .interrupted].contains(failure.kind) { cancelItself() }
             let value = try reader.optional { reader throws(Failure) in try reader.parcel() }
             return OperationFailure(received: failure, value: value, of: self)
         }
+        if isCancelledThere { cancelItself() }
         let count = try reader.number()
         guard count <= max(1, storedResults.count) else { throw WireReader.malformed }
         for index in 0..<count {

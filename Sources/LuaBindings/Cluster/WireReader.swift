@@ -64,10 +64,11 @@ struct WireReader {
     mutating func parcel() throws(Failure) -> Parcel {
         let large = try optional { reader throws(Failure) in try reader.blob() }
         let small = large == nil ? try read { reader throws(MalformedMessage) in try reader.counted() } : []
-        var strings: [OpaquePointer?] = unsafe [], references: [clua_reference] = unsafe []
+        var strings: [OpaquePointer?] = unsafe [], references: [clua_reference] = unsafe [], frozen: [FrozenValue] = []
         do throws(Failure) {
             for _ in 0..<(try number()) { unsafe strings.append(try string()) }
             for _ in 0..<(try number()) { unsafe references.append(try reference()) }
+            for _ in 0..<(try number()) { frozen.append(try self.frozen()) }
         } catch {
             while let string = unsafe strings.popLast() { unsafe clua_wire_release(string) }
             while let reference = unsafe references.popLast() { unsafe Unmanaged<AnyObject>.fromOpaque(reference.object).release() }
@@ -77,7 +78,7 @@ struct WireReader {
         func make(_ bytes: UnsafeRawBufferPointer) -> Bool {
             unsafe clua_wire_read(
                 bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), bytes.count, strings, strings.count, references, references.count,
-                &parcel)
+                frozen.map { unsafe $0.retained() }, frozen.count, &parcel)
         }
         let isMade = if let large { unsafe make(large.bytes) } else { unsafe small.withUnsafeBytes { unsafe make($0) } }
         guard isMade else { throw Self.malformed }
@@ -99,6 +100,19 @@ struct WireReader {
         }
         guard let string = unsafe string else { throw Failure(message: "not enough memory for a string that came from a cluster") }
         return unsafe string
+    }
+
+    /// A frozen value. All operations of a worker have one copy of a large one, as long as its bytes are kept.
+    private mutating func frozen() throws(Failure) -> FrozenValue {
+        let value: FrozenValue?
+        if let blob = try optional({ reader throws(Failure) in try reader.blob() }) {
+            value = unsafe blob.value { unsafe FrozenValue($0) }
+        } else {
+            let bytes = try read { reader throws(MalformedMessage) in try reader.counted() }
+            value = unsafe bytes.withUnsafeBytes { unsafe FrozenValue($0) }
+        }
+        guard let value else { throw Self.malformed }
+        return value
     }
 
     private mutating func reference() throws(Failure) -> clua_reference {

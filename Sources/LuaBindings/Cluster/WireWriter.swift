@@ -33,12 +33,16 @@ struct WireWriter {
     private let purpose: String
     private let describesOwner: Bool
     private let fewestBlobBytes: Int
+    private let frozenBlobs: FrozenBlobs?
 
     /// - Parameters:
     ///   - describesOwner: whether the receiver is to make an operation like the owner.
     ///   - usesBlobs: whether what is large may travel by itself.
-    init(for owner: LuaOperation?, _ purpose: String, describesOwner: Bool = false, usesBlobs: Bool = true) throws(Failure) {
-        (self.owner, self.purpose, self.describesOwner) = (owner, purpose, describesOwner)
+    ///   - frozenBlobs: the frozen values that were written before.
+    init(
+        for owner: LuaOperation?, _ purpose: String, describesOwner: Bool = false, usesBlobs: Bool = true, frozenBlobs: FrozenBlobs? = nil
+    ) throws(Failure) {
+        (self.owner, self.purpose, self.describesOwner, self.frozenBlobs) = (owner, purpose, describesOwner, frozenBlobs)
         fewestBlobBytes = usesBlobs ? Self.fewestBlobBytes : .max
         guard describesOwner, let scriptClass = owner?.scriptClass else { return }
         if let refusal = refusal(of: scriptClass) { throw Failure(message: "\(purpose) \(refusal)") }
@@ -70,28 +74,51 @@ struct WireWriter {
     mutating func parcel(_ parcel: Parcel, _ role: clua_parcel_role = CLUA_STORED) throws(Failure) {
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0
         guard unsafe clua_wire_write(parcel.pointer, &bytes, &count), let bytes = unsafe bytes else {
-            let isFrozen = unsafe clua_parcel_frozen_count(parcel.pointer) > 0
-            throw Failure(
-                message: isFrozen
-                    ? "\(purpose) has a frozen value, which cannot be sent to a cluster: capture the table that it was made of"
-                    : "not enough memory to send \(purpose) to a cluster")
+            throw Failure(message: "not enough memory to send \(purpose) to a cluster")
         }
-        let contents = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
-        if count < fewestBlobBytes {
-            flag(false)
-            unsafe values.counted(contents)
-            unsafe free(bytes)
-        } else {
-            let address = UInt(bitPattern: bytes)
-            flag(true)
-            unsafe blob(Blob(contents) { unsafe free(UnsafeMutableRawPointer(bitPattern: address)) })
-        }
+        _ = unsafe take(bytes, count)
         unsafe number(clua_parcel_string_count(parcel.pointer))
         for index in 0..<(unsafe clua_parcel_string_count(parcel.pointer)) { string(index, of: parcel) }
         unsafe number(clua_parcel_reference_count(parcel.pointer))
         for index in 0..<(unsafe clua_parcel_reference_count(parcel.pointer)) {
             try unsafe reference(clua_parcel_reference(parcel.pointer, index).pointee, at: index, of: parcel, role)
         }
+        unsafe number(clua_parcel_frozen_count(parcel.pointer))
+        for index in 0..<(unsafe clua_parcel_frozen_count(parcel.pointer)) {
+            if let table = unsafe clua_parcel_frozen(parcel.pointer, index) { try unsafe frozen(FrozenValue(retaining: table)) }
+        }
+    }
+
+    /// Writes bytes from malloc. Takes them over, and returns the blob if they are one.
+    private mutating func take(_ bytes: UnsafeMutablePointer<UInt8>, _ count: Int) -> Blob? {
+        let contents = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
+        flag(count >= fewestBlobBytes)
+        if count < fewestBlobBytes {
+            unsafe values.counted(contents)
+            unsafe free(bytes)
+            return nil
+        }
+        let address = UInt(bitPattern: bytes)
+        let made = unsafe Blob(contents) { unsafe free(UnsafeMutableRawPointer(bitPattern: address)) }
+        blob(made)
+        return made
+    }
+
+    private mutating func frozen(_ value: FrozenValue) throws(Failure) {
+        if let known = frozenBlobs?.blob(of: value) {
+            flag(true)
+            return blob(known)
+        }
+        var bytes: UnsafeMutablePointer<UInt8>?, count = 0
+        if let refusal = unsafe clua_wire_write_frozen(value.table, &bytes, &count) {
+            let contents = unsafe String(cString: refusal)
+            throw Failure(
+                message: contents.isEmpty
+                    ? "not enough memory to send a frozen value of \(purpose) to a cluster"
+                    : "\(purpose) has a frozen value with \(contents) in it, which cannot be sent to a cluster: capture that by itself")
+        }
+        guard let bytes = unsafe bytes else { return }
+        if let made = unsafe take(bytes, count) { frozenBlobs?.keep(made, of: value) }
     }
 
     private mutating func string(_ index: Int, of parcel: Parcel) {

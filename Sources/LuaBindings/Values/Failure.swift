@@ -48,6 +48,14 @@ struct Failure: Error {
         stop = reason
     }
 
+    /// Makes the failure of an operation whose body was interrupted at a worker, with the place, because it was to stop for another reason.
+    init(interrupt failure: OperationFailure, by reason: StopReason) {
+        self.init(stop: reason)
+        let interruption = StopReason.interrupted.message
+        if failure.message.hasSuffix(interruption) { message = failure.message.dropLast(interruption.count) + message }
+        traceback = failure.traceback
+    }
+
     /// Takes ownership of what `failure` owns.
     init(taking failure: inout clua_failure) {
         message = unsafe string(failure.message, failure.message_count)

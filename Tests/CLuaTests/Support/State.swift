@@ -1,4 +1,5 @@
 import CLua
+import Glibc
 
 /// A Lua state for a test.
 @safe final class State {
@@ -169,4 +170,27 @@ struct ScriptError: Error, CustomStringConvertible {
     }
 
     var bytes: [UInt8] { unsafe Array(UnsafeBufferPointer(start: clua_parcel_bytes(pointer), count: pointer.pointee.byte_count)) }
+
+    /// The bytes of the first of the frozen values, as they go to another machine.
+    func bytesOfFrozen() throws -> [UInt8] {
+        var bytes: UnsafeMutablePointer<UInt8>?, count = 0
+        if let refusal = unsafe clua_wire_write_frozen(clua_parcel_frozen(pointer, 0), &bytes, &count) {
+            throw FrozenRefusal(message: unsafe String(cString: refusal))
+        }
+        defer { unsafe free(bytes) }
+        return unsafe Array(UnsafeBufferPointer(start: bytes, count: count))
+    }
+
+    /// What another machine gets of a parcel without long strings and objects, with these bytes for its only frozen value. Nil if they are wrong.
+    func receivedElsewhere(frozen contents: [UInt8]) -> Parcel? {
+        guard let frozen = unsafe clua_wire_read_frozen(contents, contents.count) else { return nil }
+        var bytes: UnsafeMutablePointer<UInt8>?, count = 0
+        guard unsafe clua_wire_write(pointer, &bytes, &count) else { return nil }
+        defer { unsafe free(bytes) }
+        let parcel = Parcel()
+        return unsafe clua_wire_read(bytes, count, nil, 0, nil, 0, [frozen], 1, parcel.pointer) ? parcel : nil
+    }
 }
+
+/// What a frozen value contains that cannot go to another machine.
+struct FrozenRefusal: Error, Equatable { let message: String }

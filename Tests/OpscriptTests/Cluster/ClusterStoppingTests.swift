@@ -47,6 +47,38 @@ extension ClusterTests {
             }
         }
 
+        @Test("A body that cancels its operation, and one that is interrupted, do at a worker what they do at home")
+        func fromWithin() async throws {
+            let script = """
+                local Operation, queue = opscript.Operation, opscript.OperationQueue.new()
+                local function run(options)
+                  local op = queue:addOperation(Operation.new(options))
+                  op:waitUntilFinished()
+                  print(op.isCancelled, op.result, op.error, op.attempt)
+                  return op
+                end
+                run { main = function(op) op:cancel() return "done" end }
+                run { main = function(op) op:cancel() error "failed" end }
+                run { main = function(op) op:cancel() error "failed" end, retry = { attempts = 3 } }
+                local loop = "local op = ... op.began = true while true do end"
+                local timed = run { main = load(loop, "=loop"), timeout = 0.2, retry = { attempts = 2 } }
+                print(timed.error.kind, timed.error.traceback)
+                path = os.tmpname()
+                os.remove(path)
+                local op = queue:addOperation(load("io.open(path, 'w'):close() while true do end", "=loop"))
+                while not io.open(path) do opscript.sleep(0.001) end
+                op:interrupt()
+                op:waitUntilFinished()
+                print(op.isCancelled, op.error, op.error.kind, op.error.traceback)
+                os.remove(path)
+                """
+            let (cluster, home) = try await TestCluster.run(workers: 1, slots: 1) { cluster in
+                (try cluster.run(script), try Command.opscript("-").input(script).run())
+            }
+            #expect(cluster.status == 0 && cluster.text == home.text, "\(cluster) \(home)")
+            #expect(home.text.contains("loop:1: interrupted\tinterrupted\tstack traceback:"), "\(home)")
+        }
+
         @Test("A cancelled operation ends although there is no worker, and a signal ends the script")
         func withoutWorkers() async throws {
             let (outcome, seconds) = try await TestCluster.run(workers: 0) { cluster in

@@ -50,3 +50,11 @@ print(io.type(run(function() return io.stdout end)))
 local deep = {}
 for _ = 1, 150 do deep = { deep } end
 print(run(function() local n, t = 0, deep while t[1] do n, t = n + 1, t[1] end return n end))
+
+local frozen = opscript.freeze { 1, 2.5, "three", nested = { true, list = opscript.freeze { "inner" } }, f = function(n) return n * 2 end, lib = math }
+print(run(function()
+  return #frozen, frozen[3], frozen.nested.list[1], frozen.f(21), frozen.lib == math, opscript.isFrozen(frozen.nested), pcall(function() frozen.x = 1 end)
+end))
+local copy = run(function() return opscript.freeze { frozen, key = { 1 } } end)
+print(opscript.isFrozen(copy), copy[1][2], copy[1].f(4), copy.key[1], #opscript.thaw(copy))
+print(opscript.isFrozen(run(function(_, given) return given end, frozen)))
