@@ -1,6 +1,7 @@
 #define _GNU_SOURCE  // strsep
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,25 @@ struct cnats_connection {
     pthread_cond_t has_ended;
     size_t open_count;  // the connection and its subscriptions
 };
+
+// libnats writes on the thread that calls it, and a connection that is gone would raise SIGPIPE there. Returns whether the signal was blocked before.
+static bool block_pipe_signal(void) {
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &signals, &before);
+    return sigismember(&before, SIGPIPE) == 1;
+}
+
+static void unblock_pipe_signal(bool was_blocked) {
+    if (was_blocked) return;
+    const struct timespec none = {0};
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGPIPE);
+    sigtimedwait(&signals, NULL, &none);  // takes the one that is pending, if there is one
+    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+}
 
 static void free_handled(cnats_connection *connection) {
     for (size_t i = 0; i < connection->handled_count; i++) nats_functions.natsMsg_Destroy(connection->handled[i]);
@@ -206,8 +226,10 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
 }
 
 void cnats_close(cnats_connection *connection, int64_t milliseconds) {
+    bool was_blocked = block_pipe_signal();
     if (milliseconds > 0) nats_functions.natsConnection_FlushTimeout(connection->nats, milliseconds);
     nats_functions.natsConnection_Close(connection->nats);
+    unblock_pipe_signal(was_blocked);
     pthread_mutex_lock(&connection->lock);
     while (connection->open_count > 0) pthread_cond_wait(&connection->has_ended, &connection->lock);
     pthread_mutex_unlock(&connection->lock);
@@ -221,7 +243,10 @@ bool cnats_subscribe(cnats_connection *connection, const char *subject) {
     if (subscriptions == NULL) return false;
     connection->subscriptions = subscriptions;
     natsSubscription *subscription = NULL;
-    if (nats_functions.natsConnection_Subscribe(&subscription, connection->nats, subject, handle_message, connection) != NATS_OK) return false;
+    bool was_blocked = block_pipe_signal();
+    natsStatus status = nats_functions.natsConnection_Subscribe(&subscription, connection->nats, subject, handle_message, connection);
+    unblock_pipe_signal(was_blocked);
+    if (status != NATS_OK) return false;
     // The protocol limits what is under way; a message that libnats dropped would have to be sent again.
     nats_functions.natsSubscription_SetPendingLimits(subscription, -1, -1);
     subscriptions[count] = subscription;
@@ -236,6 +261,7 @@ const char *cnats_publish(
     cnats_connection *connection, const char *subject, const char *reply, const char *id, const void *bytes, size_t count) {
     const nats_library *nats = &nats_functions;
     natsStatus status;
+    bool was_blocked = block_pipe_signal();
     if (id == NULL) {
         status = reply == NULL ? nats->natsConnection_Publish(connection->nats, subject, bytes, (int)count)
                                : nats->natsConnection_PublishRequest(connection->nats, subject, reply, bytes, (int)count);
@@ -246,6 +272,7 @@ const char *cnats_publish(
         if (status == NATS_OK) status = nats->natsConnection_PublishMsg(connection->nats, message);
         if (message != NULL) nats->natsMsg_Destroy(message);
     }
+    unblock_pipe_signal(was_blocked);
     return status == NATS_OK ? NULL : nats->natsStatus_GetText(status);
 }
 

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +14,20 @@ static const char *missing;
 #if CNATS_IS_BUILT
 nats_library nats_functions;
 static char description[256];
+
+// libnats has SIGPIPE ignored from now on. Scripts that print and their commands need it, so that is undone: threads do not get it while they are
+// in libnats. The threads that it starts here get no signals at all.
+static bool open_library(void) {
+    struct sigaction action;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    sigaction(SIGPIPE, NULL, &action);
+    bool is_open = nats_functions.nats_Open(-1) == NATS_OK;
+    sigaction(SIGPIPE, &action, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return is_open;
+}
 
 static void load(void) {
     void *library = dlopen("libnats.so.3.4", RTLD_NOW | RTLD_LOCAL);
@@ -31,6 +46,7 @@ static void load(void) {
     }
     NATS_FUNCTIONS(NATS_LOAD)
 #undef NATS_LOAD
+    if (missing == NULL && !open_library()) missing = "not enough memory for the library libnats";
     uint8_t digest[CNATS_DIGEST_COUNT];
     if (missing == NULL && !cnats_digest("", 0, digest)) missing = "a cluster needs the library libcrypto, which cannot be loaded: install libssl3";
 }

@@ -20,7 +20,7 @@
     F(natsConnection_GetLocalIPAndPort) \
     F(natsSubscription_SetPendingLimits) F(natsSubscription_SetOnCompleteCB) F(natsSubscription_Destroy) F(natsMsg_Create) F(natsMsg_Destroy) F(natsMsg_GetSubject) \
     F(natsMsg_GetReply) F(natsMsg_GetData) F(natsMsg_GetDataLength) F(natsMsgHeader_Set) F(natsMsgHeader_Get) F(natsStatus_GetText) \
-    F(nats_GetLastError)
+    F(nats_GetLastError) F(nats_Open)
 
 #define NATS_MEMBER(name) __typeof__(&name) name;
 typedef struct nats_library { NATS_FUNCTIONS(NATS_MEMBER) } nats_library;

@@ -1,6 +1,5 @@
 import CNats
 import Glibc
-@_spi(Locking) import OpEngine
 
 /// Which bytes a blob consists of: their XXH3 digest of 128 bits and their number. Nobody without the key can send other bytes with the same
 /// digest, since each piece of a blob is sealed.
@@ -27,7 +26,6 @@ public final class Blob: @unchecked Sendable {
     private let release: () -> Void
     /// See `BlobMemory.room`; nil if there is none.
     package let room: UnsafeMutableRawPointer?
-    private let made = Guarded<(any Sendable)?>(nil)
 
     /// Makes a blob of bytes that stay as they are until `release` is called.
     public convenience init(_ bytes: UnsafeRawBufferPointer, release: @escaping @Sendable () -> Void) {
@@ -62,14 +60,6 @@ public final class Blob: @unchecked Sendable {
     }
 
     deinit { release() }
-
-    /// What the bytes stand for, which is made once, and kept as long as the blob.
-    package func value<Value: Sendable>(_ make: (UnsafeRawBufferPointer) -> Value?) -> Value? {
-        made.withLock { made in
-            if made == nil { unsafe made = make(bytes) }
-            return made as? Value
-        }
-    }
 
     static func digest(of bytes: UnsafeRawBufferPointer) -> [UInt8] {
         unsafe [UInt8](unsafeUninitializedCapacity: BlobName.digestCount) { digest, count in

@@ -27,7 +27,7 @@ import Testing
     func refusalsElsewhere() throws {
         let state = State()
         try state.run("long, inner = ('x'):rep(100000), opscript.freeze { 1 }")
-        let globals = "a function whose globals are objects, frozen values or long strings"
+        let globals = "a function in it whose globals are objects, frozen values or long strings"
         for (source, message) in [
             ("f = function() return long end", globals), ("f = function() return inner end", globals),
             ("{ [math.floor] = 1 }", "a function or a module as a key"),

@@ -158,16 +158,17 @@ static bool travel(lua_State *L, clua_parcel *parcel) {
     (void)L;
     uint8_t *bytes;
     size_t count;
-    bool is_there = clua_wire_write(parcel, &bytes, &count);
+    if (!clua_wire_write(parcel, &bytes, &count)) return false;
     free(bytes);
-    for (size_t i = 0; i < clua_parcel_frozen_count(parcel) && is_there; i++) {
-        is_there = clua_wire_write_frozen(clua_parcel_frozen(parcel, i), &bytes, &count) == NULL;
-        const struct frozen_table *table = is_there ? clua_wire_read_frozen(bytes, count) : NULL;
-        is_there = table != NULL;
-        if (is_there) clua_wire_release_frozen(table);
+    for (size_t i = 0; i < clua_parcel_frozen_count(parcel); i++) {
+        const char *refusal;
+        if (!clua_wire_write_frozen(clua_parcel_frozen(parcel, i), &bytes, &count, &refusal)) return false;
+        const struct frozen_table *table = clua_wire_read_frozen(bytes, count);
         free(bytes);
+        if (table == NULL) return false;
+        clua_wire_release_frozen(table);
     }
-    return is_there;
+    return true;
 }
 
 static bool run(lua_State *L, clua_parcel *parcel) {

@@ -11,8 +11,6 @@
 // wire := count-of-values bytes count-of-codes (dump label)*
 
 bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count) {
-    *bytes = NULL;
-    *count = 0;
     parcel_writer writer;
     writer_init(&writer);
     writer_varint(&writer, parcel->value_count);
@@ -24,14 +22,7 @@ bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count) 
         writer_string(&writer, (const char *)code->dump, code->dump_count);
         writer_string(&writer, code->label, strlen(code->label));
     }
-    uint8_t *result = writer.failed ? NULL : malloc(writer.count);
-    if (result != NULL) {
-        memcpy(result, writer.bytes, writer.count);
-        *bytes = result;
-        *count = writer.count;
-    }
-    writer_free(&writer);
-    return result != NULL;
+    return writer_take(&writer, bytes, count);
 }
 
 bool clua_wire_has_parameters(const clua_parcel *parcel) {

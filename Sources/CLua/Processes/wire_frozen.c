@@ -6,14 +6,15 @@
 
 // frozen := table*, in the order in which they are met; the first is the root
 // table := count-of-elements value* count-of-pairs (key value)*
-// value := tag [number | string | number-of-table | string has-field [string] | function]
-// string, function := its number [bytes, where it is met first]
+// value := tag [number | string | number-of-table | named | function]
+// string, named, function := its number [contents, where it is met first]; named and function are numbered together
+// contents of a string or a function := bytes; of what travels by name := module has-field [field]
 
 // MARK: writing
 
 typedef struct frozen_writer {
     parcel_writer bytes;
-    pointer_map tables, strings, functions;
+    pointer_map tables, strings, leaves;
     const char *refusal;
 } frozen_writer;
 
@@ -34,11 +35,18 @@ static void write_frozen_string(frozen_writer *w, const frozen_string *string) {
     if (write_number_of(w, &w->strings, string)) writer_string(&w->bytes, string->bytes, string->count);
 }
 
+static void write_named(frozen_writer *w, const frozen_leaf *leaf) {
+    if (!write_number_of(w, &w->leaves, leaf)) return;
+    write_frozen_string(w, leaf->module);
+    writer_byte(&w->bytes, leaf->field != NULL);
+    if (leaf->field != NULL) write_frozen_string(w, leaf->field);
+}
+
 static void write_function(frozen_writer *w, const frozen_leaf *leaf) {
-    if (!write_number_of(w, &w->functions, leaf)) return;
+    if (!write_number_of(w, &w->leaves, leaf)) return;
     const clua_parcel *parcel = &leaf->parcel;
     if (clua_parcel_reference_count(parcel) + clua_parcel_string_count(parcel) + clua_parcel_frozen_count(parcel) > 0) {
-        w->refusal = "a function whose globals are objects, frozen values or long strings";
+        w->refusal = "a function in it whose globals are objects, frozen values or long strings";
         return;
     }
     uint8_t *bytes;
@@ -60,13 +68,9 @@ static void write_frozen_value(frozen_writer *w, const frozen_value *value) {
     case FROZEN_FLOAT: writer_bytes(&w->bytes, &value->number, sizeof value->number); break;
     case FROZEN_STRING: write_frozen_string(w, value->string); break;
     case FROZEN_TABLE: write_number_of(w, &w->tables, value->table); break;
-    case FROZEN_NAMED:
-        write_frozen_string(w, value->leaf->module);
-        writer_byte(&w->bytes, value->leaf->field != NULL);
-        if (value->leaf->field != NULL) write_frozen_string(w, value->leaf->field);
-        break;
+    case FROZEN_NAMED: write_named(w, value->leaf); break;
     case FROZEN_FUNCTION: write_function(w, value->leaf); break;
-    case FROZEN_OBJECT: w->refusal = "an operation or another object"; break;
+    case FROZEN_OBJECT: w->refusal = "an operation or another object in it"; break;
     }
 }
 
@@ -82,21 +86,23 @@ static void write_frozen_table(frozen_writer *w, const frozen_table *table) {
     }
 }
 
-const char *clua_wire_write_frozen(const struct frozen_table *table, uint8_t **bytes, size_t *count) {
+bool clua_wire_write_frozen(const struct frozen_table *table, uint8_t **bytes, size_t *count, const char **refusal) {
     frozen_writer w = {0};
-    pointer_map *maps[] = {&w.tables, &w.strings, &w.functions};
+    pointer_map *maps[] = {&w.tables, &w.strings, &w.leaves};
     writer_init(&w.bytes);
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) pointer_map_init(maps[i]);
     bool found;
     if (pointer_map_get(&w.tables, table, &found) == NULL) w.bytes.failed = true;
     // Entries are in the order in which the tables were met.
     for (size_t i = 0; i < w.tables.count && w.refusal == NULL && !w.bytes.failed; i++) write_frozen_table(&w, w.tables.entries[i].key);
-    *bytes = w.refusal != NULL || w.bytes.failed ? NULL : malloc(w.bytes.count);
-    *count = *bytes == NULL ? 0 : w.bytes.count;
-    if (*bytes != NULL) memcpy(*bytes, w.bytes.bytes, w.bytes.count);
-    writer_free(&w.bytes);
+    *refusal = w.refusal;
+    bool is_written = writer_take(&w.bytes, bytes, count);
+    if (is_written && w.refusal != NULL) {
+        free(*bytes);
+        is_written = false;
+    }
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) pointer_map_free(maps[i]);
-    return *bytes != NULL ? NULL : w.refusal != NULL ? w.refusal : "";
+    return is_written;
 }
 
 // MARK: reading
@@ -110,7 +116,7 @@ typedef struct met_list {
 typedef struct frozen_reader {
     message_reader bytes;
     clua_frozen *owner;
-    met_list tables, strings, functions;
+    met_list tables, strings, leaves;
 } frozen_reader;
 
 static void fail(frozen_reader *r) {
@@ -172,21 +178,35 @@ static const frozen_table *table_at(frozen_reader *r, void **item) {
     return *item = table;
 }
 
-static frozen_leaf *read_named(frozen_reader *r) {
-    const frozen_string *module = read_frozen_string(r), *field = message_byte(&r->bytes) != 0 ? read_frozen_string(r) : NULL;
-    frozen_leaf *leaf = allocate(r, sizeof *leaf);
-    if (leaf != NULL) *leaf = (frozen_leaf){.module = module, .field = field};
+// What is at a place in the list of leaves: it may be of another kind than `tag`, which is wrong.
+static frozen_leaf *known_leaf(frozen_reader *r, frozen_leaf *leaf, frozen_tag tag) {
+    if ((leaf->module != NULL) != (tag == FROZEN_NAMED)) fail(r);
     return leaf;
 }
 
+static frozen_leaf *make_leaf(frozen_reader *r) {
+    frozen_leaf *leaf = allocate(r, sizeof *leaf);
+    if (leaf != NULL) *leaf = (frozen_leaf){0};
+    return leaf;
+}
+
+static frozen_leaf *read_named(frozen_reader *r) {
+    void **item = read_item(r, &r->leaves);
+    if (item == NULL || *item != NULL) return item == NULL ? NULL : known_leaf(r, *item, FROZEN_NAMED);
+    frozen_leaf *leaf = make_leaf(r);
+    if (leaf == NULL) return NULL;
+    leaf->module = read_frozen_string(r);
+    if (message_byte(&r->bytes) != 0) leaf->field = read_frozen_string(r);
+    return *item = leaf;
+}
+
 static frozen_leaf *read_function(frozen_reader *r) {
-    void **item = read_item(r, &r->functions);
-    if (item == NULL || *item != NULL) return item == NULL ? NULL : *item;
+    void **item = read_item(r, &r->leaves);
+    if (item == NULL || *item != NULL) return item == NULL ? NULL : known_leaf(r, *item, FROZEN_FUNCTION);
     size_t count;
     const char *bytes = message_string(&r->bytes, &count);
-    frozen_leaf *leaf = allocate(r, sizeof *leaf);
+    frozen_leaf *leaf = make_leaf(r);
     if (leaf == NULL) return NULL;
-    *leaf = (frozen_leaf){0};
     if (!clua_wire_read((const uint8_t *)bytes, count, NULL, 0, NULL, 0, NULL, 0, &leaf->parcel) || leaf->parcel.value_count != 1) fail(r);
     r->owner->size += clua_parcel_size(&leaf->parcel);
     return *item = leaf;
@@ -220,21 +240,17 @@ static void *read_list(frozen_reader *r, uint32_t *count, size_t least, size_t s
     return *count == 0 ? NULL : allocate(r, *count * size);
 }
 
-// Whether the key leads to this pair, and to no other value: otherwise, iterating would not end.
-static bool is_right_key(const frozen_table *table, const frozen_pair *pair) {
-    const frozen_value *key = &pair->key;
+// Whether a table could have the key besides its elements. With others, iterating would not end.
+static bool may_be_key(const frozen_table *table, const frozen_value *key) {
     lua_Integer integer;
     switch (key->tag) {
-    case FROZEN_INTEGER: return frozen_find_integer(table, key->integer) == &pair->value;
-    case FROZEN_FLOAT:
-        if (lua_numbertointeger(key->number, &integer) && (lua_Number)integer == key->number) return false;
-        break;
+    case FROZEN_INTEGER: return (lua_Unsigned)key->integer - 1u >= table->element_count;
+    case FROZEN_FLOAT: return key->number == key->number && !(lua_numbertointeger(key->number, &integer) && (lua_Number)integer == key->number);
     case FROZEN_OBJECT:
     case FROZEN_NAMED:
     case FROZEN_FUNCTION: return false;
-    default: break;
+    default: return true;
     }
-    return frozen_find(table, key) == &pair->value;
 }
 
 static void read_frozen_table(frozen_reader *r, frozen_table *table) {
@@ -251,12 +267,11 @@ static void read_frozen_table(frozen_reader *r, frozen_table *table) {
     table->element_count = element_count;
     table->pairs = pairs;
     table->pair_count = pair_count;
+    for (uint32_t i = 0; i < pair_count; i++)
+        if (!may_be_key(table, &pairs[i].key)) return fail(r);
     if (pair_count == 0) return;
     uint32_t size = frozen_index_size(pair_count), *index = allocate(r, size * sizeof *index);
-    if (index == NULL) return;
-    frozen_make_index(table, index, size);
-    for (uint32_t i = 0; i < pair_count && !r->bytes.failed; i++)
-        if (!is_right_key(table, &pairs[i])) fail(r);
+    if (index != NULL && !frozen_make_index(table, index, size)) fail(r);
 }
 
 const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t count) {
@@ -268,8 +283,8 @@ const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t co
     const frozen_table *root = table_at(&r, item_of(&r, &r.tables, 0));
     for (size_t i = 0; i < r.tables.count && !r.bytes.failed; i++) read_frozen_table(&r, r.tables.items[i]);
     if (r.bytes.next != r.bytes.end) fail(&r);
-    owner->leaves = (frozen_leaf **)r.functions.items;
-    owner->leaf_count = r.functions.count;
+    owner->leaves = (frozen_leaf **)r.leaves.items;
+    owner->leaf_count = r.leaves.count;
     // Reading may have failed before the last one was made.
     if (owner->leaf_count > 0 && owner->leaves[owner->leaf_count - 1] == NULL) owner->leaf_count--;
     free(r.tables.items);
@@ -282,3 +297,5 @@ const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t co
 void clua_wire_retain_frozen(const struct frozen_table *table) { clua_frozen_retain(table); }
 
 void clua_wire_release_frozen(const struct frozen_table *table) { clua_frozen_release(table); }
+
+bool clua_wire_frozen_is_shared(const struct frozen_table *table) { return atomic_load(&table->owner->references) > 1; }

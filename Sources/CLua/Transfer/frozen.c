@@ -75,23 +75,6 @@ void *frozen_allocate(clua_frozen *owner, size_t size, void *(*more)(void *conte
     return result;
 }
 
-uint32_t frozen_index_size(uint32_t pair_count) {
-    uint32_t size = 2;
-    while (size < 2 * pair_count) size *= 2;
-    return size;
-}
-
-void frozen_make_index(frozen_table *table, uint32_t *index, uint32_t size) {
-    memset(index, 0, size * sizeof *index);
-    for (uint32_t i = 0; i < table->pair_count; i++) {
-        uint32_t slot = frozen_key_hash(&table->pairs[i].key) & (size - 1);
-        while (index[slot] != 0) slot = (slot + 1) & (size - 1);
-        index[slot] = i + 1;
-    }
-    table->index = index;
-    table->index_mask = size - 1;
-}
-
 // MARK: hashing
 
 uint64_t clua_frozen_secret;
@@ -108,9 +91,11 @@ void clua_make_frozen_secret(void) {
     pthread_once(&once, make_secret);
 }
 
+// All bits of the product, so that only who knows the secret knows which changes of a value cancel each other.
 static inline uint64_t mix(uint64_t value) {
-    value *= UINT64_C(0x9e3779b97f4a7c15);
-    return value ^ value >> 32;
+    __extension__ typedef unsigned __int128 product;
+    product result = (product)value * clua_frozen_secret;
+    return (uint64_t)result ^ (uint64_t)(result >> 64);
 }
 
 // Nobody who does not know the secret can choose numbers with one hash.
@@ -170,6 +155,25 @@ static bool are_equal(const frozen_value *a, const frozen_value *b) {
     case FROZEN_NAMED: return are_same_text(a->leaf->module, b->leaf->module) && are_same_text(a->leaf->field, b->leaf->field);
     default: return a->integer == b->integer;
     }
+}
+
+uint32_t frozen_index_size(uint32_t pair_count) {
+    uint32_t size = 2;
+    while (size < 2 * pair_count) size *= 2;
+    return size;
+}
+
+bool frozen_make_index(frozen_table *table, uint32_t *index, uint32_t size) {
+    memset(index, 0, size * sizeof *index);
+    for (uint32_t i = 0; i < table->pair_count; i++) {
+        uint32_t slot = frozen_key_hash(&table->pairs[i].key) & (size - 1);
+        for (; index[slot] != 0; slot = (slot + 1) & (size - 1))
+            if (are_equal(&table->pairs[index[slot] - 1].key, &table->pairs[i].key)) return false;
+        index[slot] = i + 1;
+    }
+    table->index = index;
+    table->index_mask = size - 1;
+    return true;
 }
 
 const frozen_value *frozen_find_string(const frozen_table *table, const char *bytes, size_t count) {

@@ -100,8 +100,8 @@ void *frozen_allocate(clua_frozen *owner, size_t size, void *(*more)(void *conte
 /// The number of slots of the index of a table with so many pairs, of which there is at least one.
 uint32_t frozen_index_size(uint32_t pair_count);
 
-/// Gives a table an index with so many slots: memory that it keeps.
-void frozen_make_index(frozen_table *table, uint32_t *index, uint32_t size);
+/// Gives a table an index with so many slots: memory that it keeps. Returns false if two keys are equal.
+bool frozen_make_index(frozen_table *table, uint32_t *index, uint32_t size);
 
 /// The hash of a string. The secret differs from process to process.
 uint32_t frozen_hash(const char *bytes, size_t count);

@@ -43,6 +43,16 @@ static inline void writer_finish(parcel_writer *writer, clua_parcel *parcel) {
     }
 }
 
+/// Gives the bytes to the caller as memory of their own size, from malloc, and empties the writer. False if memory has run out.
+static inline bool writer_take(parcel_writer *writer, uint8_t **bytes, size_t *count) {
+    *count = writer->count;
+    bool is_few = writer->bytes == writer->few;
+    *bytes = writer->failed ? NULL : is_few ? malloc(sizeof writer->few) : realloc(writer->bytes, writer->count);
+    if (*bytes != NULL && is_few) memcpy(*bytes, writer->few, writer->count);
+    if (*bytes != NULL) writer_init(writer); else writer_free(writer);
+    return *bytes != NULL;
+}
+
 static inline bool writer_reserve(parcel_writer *writer, size_t count) {
     if (writer->capacity - writer->count >= count) return true;
     if (writer->failed) return false;

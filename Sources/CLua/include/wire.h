@@ -39,9 +39,9 @@ struct clua_shared_string *clua_wire_copy(const char *bytes, size_t count);
 /// Takes over a reference to the object. NULL if memory has run out.
 struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *has_room, void *object);
 
-/// Writes a frozen value and all that it contains. `*bytes` comes from malloc. Returns NULL; or else what it contains that cannot be written, such
-/// as "an operation or another object", and "" if memory has run out.
-const char *clua_wire_write_frozen(const struct frozen_table *table, uint8_t **bytes, size_t *count);
+/// Writes a frozen value and all that it contains. `*bytes` comes from malloc. Returns false if memory has run out, or with `*refusal` not NULL: what
+/// it contains that cannot be written, such as "an operation or another object in it".
+bool clua_wire_write_frozen(const struct frozen_table *table, uint8_t **bytes, size_t *count, const char **refusal);
 
 /// Reads what clua_wire_write_frozen has written, which need not be trusted. Returns a table that the caller has to release, or NULL for any other
 /// bytes, and if memory has run out. No state is charged for it.
@@ -50,5 +50,8 @@ const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t co
 /// Retains a frozen value, and releases one.
 void clua_wire_retain_frozen(const struct frozen_table *table);
 void clua_wire_release_frozen(const struct frozen_table *table);
+
+/// Whether there is more than one reference to the value.
+bool clua_wire_frozen_is_shared(const struct frozen_table *table);
 
 #endif

@@ -47,7 +47,7 @@ final class ClusterConnection: Sendable {
     let start = Guarded(Start.underWay([]))
     let coordinator: Coordinator
     let marksOutput: Bool
-    let frozenBlobs = FrozenBlobs()
+    let frozenValues = FrozenValues()
     private unowned let core: RuntimeCore
     private let moduleLoader: (@Sendable (String) throws -> String?)?
     private let state = Guarded(State())

@@ -69,9 +69,9 @@ enum ClusterOutcome {
 
     /// The operation that a task describes. The first blob is that of the setup. See `LuaOperation.payload`.
     static func operation(
-        of task: WorkerTask, core: RuntimeCore, memoryLimit: Int?
+        of task: WorkerTask, core: RuntimeCore, memoryLimit: Int?, _ frozenValues: FrozenValues
     ) throws(Failure) -> Received {
-        var reader = try WireReader(task.bytes, task.blobs, for: nil, core: core)
+        var reader = try WireReader(task.bytes, task.blobs, for: nil, core: core, frozenValues)
         guard let operation = reader.owner else { throw WireReader.malformed }
         _ = try reader.blob()
         operation.name = try reader.optional { reader throws(Failure) in try reader.text() }
@@ -79,6 +79,7 @@ enum ClusterOutcome {
         operation.queuePriority = Operation.QueuePriority(clusterPriority: try reader.number())
         let attempt = try reader.number()
         if attempt > 1 { operation.continueAttempts(at: attempt) }
+        if try reader.flag() { operation.withFields { $0.rareInUse.isTriedAgainElsewhere = true } }
         let timeout = try reader.optional { reader throws(Failure) in try reader.seconds() }
         let memory = try reader.optional { reader throws(Failure) in try reader.number() }
         for (name, value) in try reader.storage() { operation.store(value, as: name) }
@@ -111,13 +112,14 @@ enum ClusterOutcome {
     ///   - others: the failures of operations that bodies have made here, which nobody has read.
     ///   - files: what it has made, if that must be sent.
     static func payload(
-        of operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], others: [OperationFailure], files: [SentFile]
+        of operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], others: [OperationFailure], files: [SentFile],
+        _ frozenValues: FrozenValues
     ) -> Payload {
         do throws(Failure) {
-            var writer = try WireWriter(for: operation, operation.displayName)
+            var writer = try WireWriter(for: operation, operation.displayName, frozenValues: frozenValues)
             try write(operation, before: before, failures, others, files, to: &writer)
             return try writer.finish()
-        } catch { return failure(error) }
+        } catch { return failure(error, isCancelled: operation.isCancelled) }
     }
 
     private static func write(
@@ -160,13 +162,15 @@ enum ClusterOutcome {
     }
 
     /// The outcome of a task that could not begin, or whose outcome cannot be sent.
-    static func failure(_ failure: Failure) -> Payload {
-        do throws(Failure) { return try payload(of: failure) } catch { fatalError("opscript bug: an error that cannot be sent") }
+    static func failure(_ failure: Failure, isCancelled: Bool = false) -> Payload {
+        do throws(Failure) { return try payload(of: failure, isCancelled) } catch {
+            fatalError("opscript bug: an error that cannot be sent")
+        }
     }
 
-    private static func payload(of failure: Failure) throws(Failure) -> Payload {
+    private static func payload(of failure: Failure, _ isCancelled: Bool) throws(Failure) -> Payload {
         var writer = try WireWriter(for: nil, "an error")
-        writer.flag(false)
+        writer.flag(isCancelled)
         for _ in 0..<3 { writer.number(0) }
         writer.flag(true)
         writer.text(failure.message)

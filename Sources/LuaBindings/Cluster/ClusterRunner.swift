@@ -119,6 +119,7 @@ final class ClusterRun: Sendable {
     private let ownFolder: String
     /// The script's working directory, or the folder of the run if this machine has no such directory.
     private let directory: String
+    private let frozenValues = FrozenValues()
     private let state: Guarded<State>
 
     /// The receiver of what bodies write exists before the run does.
@@ -158,7 +159,7 @@ final class ClusterRun: Sendable {
 
     /// Begins to run a task.
     func begin(_ task: WorkerTask) throws(Failure) {
-        let received = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit)
+        let received = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit, frozenValues)
         let (operation, files, queue) = (received.operation, received.files, queue(named: received.queue))
         let before = operation.storage
         let sent = files.flatMap { $0.token.isSeen ? nil : $0 }
@@ -172,7 +173,7 @@ final class ClusterRun: Sendable {
             var made: [SentFile] = []
             if let sent, operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: ownFolder) }
             end(operation, of: task, running) { others in
-                ClusterOutcome.payload(of: operation, before: before, received.failures, others: others, files: made)
+                ClusterOutcome.payload(of: operation, before: before, received.failures, others: others, files: made, frozenValues)
             }
         }
         // Whoever stopped the task before it was here has not found it.

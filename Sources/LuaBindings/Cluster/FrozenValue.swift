@@ -23,6 +23,9 @@ final class FrozenValue: @unchecked Sendable {
 
     deinit { unsafe clua_wire_release_frozen(table) }
 
+    /// Whether nobody else keeps the value.
+    var isLeft: Bool { unsafe !clua_wire_frozen_is_shared(table) }
+
     /// The table, for somebody else to release.
     func retained() -> OpaquePointer? {
         unsafe clua_wire_retain_frozen(table)
@@ -30,20 +33,53 @@ final class FrozenValue: @unchecked Sendable {
     }
 }
 
-/// The large frozen values that were sent last, as they travel: each is written once, however many operations have it.
-final class FrozenBlobs: Sendable {
+/// The large frozen values that have come and gone last, as values and as bytes. So each is written or made once, however many operations have it, and
+/// one that comes back is the one that has gone.
+final class FrozenValues: Sendable {
+    private typealias Known = (value: FrozenValue, blob: Blob)
+
     private static let most = 8
-    private let sent = Guarded<[(value: FrozenValue, blob: Blob)]>([])
+    /// The one that was used last is the last one.
+    private let known = Guarded<[Known]>([])
 
-    func blob(of value: FrozenValue) -> Blob? {
-        sent.withLock { sent in sent.first { unsafe $0.value.table == value.table }?.blob }
-    }
+    /// The bytes of a value.
+    func blob(of value: FrozenValue) -> Blob? { known.withLock { Self.use(&$0) { unsafe $0.value.table == value.table } }?.blob }
 
-    func keep(_ blob: Blob, of value: FrozenValue) {
-        let dropped = sent.withLock { sent in
-            sent.append((value, blob))
-            return sent.count > Self.most ? sent.removeFirst() : nil
+    /// The value that has these bytes; nil if they are wrong.
+    func value(of blob: Blob) -> FrozenValue? {
+        var dropped: [Known] = []
+        // Others wait for it, rather than make it, too.
+        let value = known.withLock { known -> FrozenValue? in
+            if let found = Self.use(&known, where: { $0.blob.name == blob.name }) { return found.value }
+            guard let made = unsafe FrozenValue(blob.bytes) else { return nil }
+            dropped = Self.add((made, blob), to: &known)
+            return made
         }
         withExtendedLifetime(dropped) {}
+        return value
+    }
+
+    /// Keeps a value that was written.
+    func keep(_ blob: Blob, of value: FrozenValue) {
+        let dropped = known.withLock { known in
+            Self.use(&known) { $0.blob.name == blob.name } == nil ? Self.add((value, blob), to: &known) : []
+        }
+        withExtendedLifetime(dropped) {}
+    }
+
+    private static func use(_ known: inout [Known], where matches: (Known) -> Bool) -> Known? {
+        guard let index = known.firstIndex(where: matches) else { return nil }
+        let found = known.remove(at: index)
+        known.append(found)
+        return found
+    }
+
+    /// Returns those that are no longer kept. Releasing them may take its time.
+    private static func add(_ new: Known, to known: inout [Known]) -> [Known] {
+        var dropped = known.filter(\.value.isLeft)
+        known.removeAll { entry in dropped.contains { $0.value === entry.value } }
+        if known.count == most { dropped.append(known.removeFirst()) }
+        known.append(new)
+        return dropped
     }
 }

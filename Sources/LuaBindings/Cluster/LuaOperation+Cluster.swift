@@ -79,12 +79,13 @@ extension LuaOperation {
         var parcels: [Parcel] = []
         for body in bodies { parcels.append(try parcel(of: body, in: state)) }
         var writer = try WireWriter(
-            for: self, describedName(with: parcels), describesOwner: true, frozenBlobs: connection.frozenBlobs)
+            for: self, describedName(with: parcels), describesOwner: true, frozenValues: connection.frozenValues)
         writer.blob(setup)
         try writer.optional(name) { writer, name throws(Failure) in writer.text(name) }
         try writer.optional(queue?.givenName) { writer, name throws(Failure) in writer.text(name) }
         writer.number(Int(queuePriority.clusterPriority))
         writer.number(attempt)
+        writer.flag(hasAttemptsLeft)
         try writer.optional(timeLimit?.seconds) { writer, seconds throws(Failure) in writer.seconds(seconds) }
         let memory = memoryLimit ?? (core.operationMemoryLimit > 0 ? core.operationMemoryLimit : nil)
         try writer.optional(memory) { writer, bytes throws(Failure) in writer.number(bytes) }
@@ -153,8 +154,8 @@ extension LuaOperation {
     private func takeOutcome(
         _ payload: Payload, _ ticket: ClusterTicket, _ files: ClusterFiles?
     ) throws(Failure) -> OperationFailure? {
-        var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core)
-        let isCancelledThere = try reader.flag()
+        var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core, ticket.executor.connection.frozenValues)
+        if try reader.flag() { cancelItself() }
         let values = try reader.list { reader throws(Failure) in
             (name: try reader.text(), value: try reader.optional { reader throws(Failure) in try reader.parcel() })
         }
@@ -165,12 +166,9 @@ extension LuaOperation {
         }
         if try reader.flag() {
             let failure = try reader.failure()
-            // A stop cancels the operation, unless it is tried again.
-            if isCancelledThere, !hasAttemptsLeft || ![.timeout, .interrupted].contains(failure.kind) { cancelItself() }
             let value = try reader.optional { reader throws(Failure) in try reader.parcel() }
             return OperationFailure(received: failure, value: value, of: self)
         }
-        if isCancelledThere { cancelItself() }
         let count = try reader.number()
         guard count <= max(1, storedResults.count) else { throw WireReader.malformed }
         for index in 0..<count {

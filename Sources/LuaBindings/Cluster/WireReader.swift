@@ -9,6 +9,7 @@ struct WireReader {
     private let blobs: [Blob]
     private var objects: [(object: AnyObject, kind: ObjectKind)] = []
     private let core: RuntimeCore
+    private let frozenValues: FrozenValues
     /// Whose values they are.
     private(set) var owner: LuaOperation?
     /// The errors of the operations that were read. See `WireWriter.failures`.
@@ -18,9 +19,13 @@ struct WireReader {
 
     /// Reads the objects. The values follow.
     ///
-    /// - Parameter owner: what the values call the operation itself; nil to make one if there is a description of it.
-    init(_ bytes: [UInt8], _ blobs: [Blob], for owner: LuaOperation?, core: RuntimeCore) throws(Failure) {
-        (self.blobs, self.owner, self.core) = (blobs, owner, core)
+    /// - Parameters:
+    ///   - owner: what the values call the operation itself; nil to make one if there is a description of it.
+    ///   - frozenValues: those that have come or gone before.
+    init(
+        _ bytes: [UInt8], _ blobs: [Blob], for owner: LuaOperation?, core: RuntimeCore, _ frozenValues: FrozenValues
+    ) throws(Failure) {
+        (self.blobs, self.owner, self.core, self.frozenValues) = (blobs, owner, core, frozenValues)
         var contents = bytes.dropFirst()
         if bytes.first == 1, let last = blobs.last { contents = last.copy[...] } else if bytes.first != 0 { throw Self.malformed }
         reader = ByteReader(contents)
@@ -29,7 +34,7 @@ struct WireReader {
 
     /// Reads what was written in one piece.
     init(_ bytes: ArraySlice<UInt8>, core: RuntimeCore) throws(Failure) {
-        (blobs, self.core) = ([], core)
+        (blobs, self.core, frozenValues) = ([], core, FrozenValues())
         reader = ByteReader(bytes)
         try readObjects()
     }
@@ -102,11 +107,10 @@ struct WireReader {
         return unsafe string
     }
 
-    /// A frozen value. All operations of a worker have one copy of a large one, as long as its bytes are kept.
     private mutating func frozen() throws(Failure) -> FrozenValue {
         let value: FrozenValue?
         if let blob = try optional({ reader throws(Failure) in try reader.blob() }) {
-            value = unsafe blob.value { unsafe FrozenValue($0) }
+            value = frozenValues.value(of: blob)
         } else {
             let bytes = try read { reader throws(MalformedMessage) in try reader.counted() }
             value = unsafe bytes.withUnsafeBytes { unsafe FrozenValue($0) }

@@ -33,16 +33,16 @@ struct WireWriter {
     private let purpose: String
     private let describesOwner: Bool
     private let fewestBlobBytes: Int
-    private let frozenBlobs: FrozenBlobs?
+    private let frozenValues: FrozenValues?
 
     /// - Parameters:
     ///   - describesOwner: whether the receiver is to make an operation like the owner.
     ///   - usesBlobs: whether what is large may travel by itself.
-    ///   - frozenBlobs: the frozen values that were written before.
+    ///   - frozenValues: those that have come or gone before.
     init(
-        for owner: LuaOperation?, _ purpose: String, describesOwner: Bool = false, usesBlobs: Bool = true, frozenBlobs: FrozenBlobs? = nil
+        for owner: LuaOperation?, _ purpose: String, describesOwner: Bool = false, usesBlobs: Bool = true, frozenValues: FrozenValues? = nil
     ) throws(Failure) {
-        (self.owner, self.purpose, self.describesOwner, self.frozenBlobs) = (owner, purpose, describesOwner, frozenBlobs)
+        (self.owner, self.purpose, self.describesOwner, self.frozenValues) = (owner, purpose, describesOwner, frozenValues)
         fewestBlobBytes = usesBlobs ? Self.fewestBlobBytes : .max
         guard describesOwner, let scriptClass = owner?.scriptClass else { return }
         if let refusal = refusal(of: scriptClass) { throw Failure(message: "\(purpose) \(refusal)") }
@@ -85,7 +85,7 @@ struct WireWriter {
         }
         unsafe number(clua_parcel_frozen_count(parcel.pointer))
         for index in 0..<(unsafe clua_parcel_frozen_count(parcel.pointer)) {
-            if let table = unsafe clua_parcel_frozen(parcel.pointer, index) { try unsafe frozen(FrozenValue(retaining: table)) }
+            try unsafe frozen(FrozenValue(retaining: clua_parcel_frozen(parcel.pointer, index)))
         }
     }
 
@@ -105,20 +105,19 @@ struct WireWriter {
     }
 
     private mutating func frozen(_ value: FrozenValue) throws(Failure) {
-        if let known = frozenBlobs?.blob(of: value) {
+        if let known = frozenValues?.blob(of: value) {
             flag(true)
             return blob(known)
         }
-        var bytes: UnsafeMutablePointer<UInt8>?, count = 0
-        if let refusal = unsafe clua_wire_write_frozen(value.table, &bytes, &count) {
-            let contents = unsafe String(cString: refusal)
+        var bytes: UnsafeMutablePointer<UInt8>?, count = 0, refusal: UnsafePointer<CChar>?
+        guard unsafe clua_wire_write_frozen(value.table, &bytes, &count, &refusal), let bytes = unsafe bytes else {
             throw Failure(
-                message: contents.isEmpty
-                    ? "not enough memory to send a frozen value of \(purpose) to a cluster"
-                    : "\(purpose) has a frozen value with \(contents) in it, which cannot be sent to a cluster: capture that by itself")
+                message: unsafe refusal.map {
+                    unsafe "\(purpose) has a frozen value with \(String(cString: $0)), which cannot be sent to a cluster"
+                }
+                    ?? "not enough memory to send a frozen value of \(purpose) to a cluster")
         }
-        guard let bytes = unsafe bytes else { return }
-        if let made = unsafe take(bytes, count) { frozenBlobs?.keep(made, of: value) }
+        if let made = unsafe take(bytes, count) { frozenValues?.keep(made, of: value) }
     }
 
     private mutating func string(_ index: Int, of parcel: Parcel) {

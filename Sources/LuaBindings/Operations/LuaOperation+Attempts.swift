@@ -67,7 +67,8 @@ extension LuaOperation {
 
     /// An attempt has used up its time. It fails, and the operation is tried again if that is possible; otherwise the operation is stopped.
     func timeHasRunOut(_ limit: TimeLimit) {
-        guard hasAttemptsLeft else {
+        let isTriedAgainElsewhere = (ifOutOfLine { $0.rare?.isTriedAgainElsewhere } ?? nil) ?? false
+        guard hasAttemptsLeft || isTriedAgainElsewhere && !isCancelled else {
             if timeLimit === limit { stop(.timeout) }
             return
         }

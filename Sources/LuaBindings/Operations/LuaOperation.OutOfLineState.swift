@@ -242,6 +242,8 @@ extension LuaOperation {
         var conditions: [Parcel] = []
         /// The function that says whether an error is worth another attempt.
         var retriesWhen: Parcel?
+        /// Whether this is an attempt of a cluster's operation after which there may be another one.
+        var isTriedAgainElsewhere = false
         /// The bodies of an operation that may be tried again, while it runs and until the next attempt.
         var bodies: SmallArray<Body>?
         /// What the operation asks the store.

@@ -113,6 +113,7 @@ final class LuaState: @unchecked Sendable {
         if number != RuntimeCore.mainStateNumber { unsafe clua_separate_globals(lua) }
         if core.prefersSpeedToMemory && number == RuntimeCore.mainStateNumber { unsafe clua_collect_seldom(lua) }
         unsafe clua_state_of(lua).pointee.redirects_output = core.output.redirect
+        unsafe clua_state_of(lua).pointee.relays_commands = core.servesCluster
         if let seed = core.randomSeed { unsafe clua_seed_random(lua, seed, UInt64(number)) }
         if core.showsWarnings.load(ordering: .relaxed) { enableWarnings() }
         core.states.withLock { $0.append(self) }

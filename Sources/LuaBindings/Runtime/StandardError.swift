@@ -24,7 +24,18 @@ private func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) {
     var rest = unsafe bytes[...]
     while unsafe !rest.isEmpty {
         let count = unsafe Glibc.write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
+        if count < 0 && errno == EPIPE { takePipeSignal() }
         if count < 0 && errno != EINTR { return }
         unsafe rest = rest.dropFirst(max(0, count))
     }
+}
+
+/// Lets this thread get the SIGPIPE of a write that has failed, which ends the process as it would if a script had written. Threads that bring what
+/// workers of a cluster have written block it.
+private func takePipeSignal() {
+    var signals = sigset_t(), before = sigset_t()
+    unsafe sigemptyset(&signals)
+    unsafe sigaddset(&signals, SIGPIPE)
+    unsafe pthread_sigmask(SIG_UNBLOCK, &signals, &before)
+    unsafe pthread_sigmask(SIG_SETMASK, &before, nil)
 }

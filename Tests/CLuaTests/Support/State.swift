@@ -173,9 +173,9 @@ struct ScriptError: Error, CustomStringConvertible {
 
     /// The bytes of the first of the frozen values, as they go to another machine.
     func bytesOfFrozen() throws -> [UInt8] {
-        var bytes: UnsafeMutablePointer<UInt8>?, count = 0
-        if let refusal = unsafe clua_wire_write_frozen(clua_parcel_frozen(pointer, 0), &bytes, &count) {
-            throw FrozenRefusal(message: unsafe String(cString: refusal))
+        var bytes: UnsafeMutablePointer<UInt8>?, count = 0, refusal: UnsafePointer<CChar>?
+        guard unsafe clua_wire_write_frozen(clua_parcel_frozen(pointer, 0), &bytes, &count, &refusal) else {
+            throw FrozenRefusal(message: unsafe refusal.map { unsafe String(cString: $0) } ?? "")
         }
         defer { unsafe free(bytes) }
         return unsafe Array(UnsafeBufferPointer(start: bytes, count: count))

@@ -48,6 +48,56 @@ extension ClusterTests {
             #expect(outcome.lines.last?.count == 200_000)
         }
 
+        @Test("What commands of a body write comes home, while they run, and what they leave running can go on writing")
+        func commands() async throws {
+            let (outcome, run) = try await TestCluster.run(workers: 1, slots: 1) { cluster in
+                let directory = try ScratchDirectory()
+                let command = cluster.command(
+                    """
+                    opscript.OperationQueue.new():addOperation(function()
+                      print(os.execute "echo out; echo err >&2; exit 3")
+                      local file = io.popen "echo for the body; echo err of popen >&2"
+                      print(file:read "l", file:close())
+                      file = io.popen("cat; echo err of writing >&2", "w")
+                      file:write "written\\n"
+                      print(file:close())
+                      print(os.execute "yes | head -c 1000000")
+                      os.execute "(sleep 1000; echo later) & echo $! >pid"
+                      print(os.execute "kill -0 $(cat pid) && kill $(cat pid); rm pid")
+                      print(os.execute())
+                    end):waitUntilFinished()
+                    """)
+                let outcome = try command.directory(directory.path).run()
+                let run = try cluster.start(
+                    """
+                    opscript.OperationQueue.new():addOperation(function() os.execute "echo ready; sleep 1000" end):waitUntilFinished()
+                    """)
+                run.send(SIGINT)
+                _ = try run.wait(seconds: 30)
+                return (outcome, run.lines)
+            }
+            let others = outcome.lines.filter { $0 != "y" }
+            let succeeded = "true\texit\t0"
+            #expect(others == ["out", "nil\texit\t3", "for the body\t\(succeeded)", "written", succeeded, succeeded, succeeded, "true"])
+            #expect(outcome.lines.count - others.count == 500_000)
+            #expect(outcome.errorText == "err\nerr of popen\nerr of writing\n", "\(outcome.errorText)")
+            #expect(run.contains("ready"))
+        }
+
+        @Test(
+            "A script whose output nobody reads ends, as at home, whoever writes it",
+            arguments: ["print(i)", "opscript.OperationQueue.new():addOperation(function() print(i) end):waitUntilFinished()"])
+        func brokenPipe(writing: String) async throws {
+            let outcome = try await TestCluster.run(workers: 1) { cluster in
+                let script =
+                    "opscript.OperationQueue.new():addOperation(function() print(0) end):waitUntilFinished() i = 0 while true do i = i + 1 \(writing) end"
+                return try Command.shell(
+                    #"{ "$OPSCRIPT" --cluster "$1" -e "$2"; echo $? >&2; } | head -n 2"#, cluster.url, script
+                ).run()
+            }
+            #expect(outcome.text == "0\n1\n" && outcome.errorText == "141\n", "\(outcome)")
+        }
+
         @Test("'--mark-output' puts the worker's name before each line")
         func marked() async throws {
             let outcome = try await TestCluster.run(workers: 1) { cluster in

@@ -63,6 +63,9 @@ extension ClusterTests {
                 local loop = "local op = ... op.began = true while true do end"
                 local timed = run { main = load(loop, "=loop"), timeout = 0.2, retry = { attempts = 2 } }
                 print(timed.error.kind, timed.error.traceback)
+                run { main = load("local op = ... op:interrupt() while true do end", "=loop"), retry = { attempts = 2 } }
+                run { main = load("local op = ... op:cancel() while true do end", "=loop"), timeout = 0.2, retry = { attempts = 3 } }
+                run { main = function(op) op:cancel() error(coroutine.create(print)) end, retry = { attempts = 3 } }
                 path = os.tmpname()
                 os.remove(path)
                 local op = queue:addOperation(load("io.open(path, 'w'):close() while true do end", "=loop"))
