@@ -229,6 +229,9 @@ extension Coordinator.State {
         case .taken(let acknowledgement):
             lastProgress = now
             countInterval = Coordinator.firstCountInterval
+            if let sequence = known.sequence, attempt == known.attempt {
+                lastTaken[known.task.priority] = max(sequence, lastTaken[known.task.priority] ?? 0)
+            }
             // The attempt was given up, or the stream has given the task to somebody else as well. The first one counts.
             guard attempt == known.attempt, known.holder == nil || known.holder == worker else {
                 // Whoever drops a message ends it in the stream.
@@ -360,6 +363,6 @@ extension Coordinator.Entry {
     /// Nobody has the task now, and the next attempt has not been published.
     mutating func giveUpAttempt() {
         attempt += 1
-        (holder, acknowledgement, claim, sequence, isInStream) = (nil, nil, nil, nil, false)
+        (holder, acknowledgement, claim, sequence, isInStream, passedOverSince) = (nil, nil, nil, nil, false, nil)
     }
 }

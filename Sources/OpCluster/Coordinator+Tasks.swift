@@ -145,6 +145,10 @@ extension Coordinator {
             state.entries[number]?.sequence = sequence
             state.entries[number]?.isInStream = true
             state.entries[number]?.refusedSince = nil
+            // A new stream, in place of one that is gone, counts from 1.
+            if let priority = state.entries[number]?.task.priority, let sequence, sequence < state.lastTaken[priority] ?? 0 {
+                state.lastTaken[priority] = nil
+            }
             return true
         }
         if !isNeeded, let sequence { JetStream.delete(exchange, sequence) }
@@ -187,17 +191,48 @@ extension Coordinator {
         }
     }
 
-    /// Looks whether the stream still has the tasks that nobody has taken, unless there is progress. They go with the server's disk, if a
-    /// person removes them, or if the workers have heard nothing of this coordinator for long.
-    func countWaiting() {
+    /// Looks whether the stream gives away the tasks that nobody has taken.
+    func lookAtStream() {
+        publishPassedOver()
+        countWaiting()
+    }
+
+    /// Publishes those again that the stream has passed over. A server that was killed may believe that a worker has a message that none has got.
+    private func publishPassedOver() {
         let now = now
-        let isDue = state.withLock { state in
+        let late = state.withLock { state -> [(number: UInt64, entry: Entry)] in
+            guard now >= state.nextLook else { return [] }
+            state.nextLook = now + Self.lookInterval
+            var late: [(UInt64, Entry)] = []
+            for (number, entry) in state.entries where entry.isInStream && entry.holder == nil {
+                guard let sequence = entry.sequence, sequence < state.lastTaken[entry.task.priority] ?? 0 else { continue }
+                if entry.passedOverSince == nil { state.entries[number]?.passedOverSince = now }
+                guard let since = entry.passedOverSince, now - since >= Self.longestPassingOver else { continue }
+                late.append((number, entry))
+                state.entries[number]?.giveUpAttempt()
+            }
+            return late.sorted { $0.0 < $1.0 }
+        }
+        for (number, entry) in late {
+            if let sequence = entry.sequence { JetStream.delete(exchange, sequence) }
+            publish(number, entry.task, attempt: entry.attempt + 1)
+        }
+    }
+
+    /// Looks whether the stream still has the tasks that nobody has taken, unless there is progress. They go with the server's disk, if a
+    /// person removes them, or if the workers have heard nothing of this coordinator for long. If workers have free slots, it has them in vain.
+    private func countWaiting() {
+        let now = now
+        let (isDue, isInVain) = state.withLock { state in
             if state.lastProgress + state.countInterval > state.nextCount { state.nextCount = state.lastProgress + state.countInterval }
-            guard now >= state.nextCount, state.entries.values.contains(where: { $0.isInStream && $0.holder == nil }) else { return false }
+            guard now >= state.nextCount, state.entries.values.contains(where: { $0.isInStream && $0.holder == nil }) else {
+                return (false, false)
+            }
             state.nextCount = now + state.countInterval
             state.countInterval = min(2 * state.countInterval, Self.longestCountInterval)
-            return true
+            return (true, state.peers.values.contains { $0.description.taskCount < $0.description.slots })
         }
+        if isInVain { return publishWaiting() }
         guard isDue else { return }
         // What is stored after the question was asked is not counted.
         let asked = state.withLock { state in state.entries.filter { $0.value.isInStream }.mapValues(\.attempt) }

@@ -51,7 +51,7 @@ extension Coordinator {
         for id in gone { forget(id) }
         if isConnected { assignAgain() }
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
-        if isConnected { countWaiting() }
+        if isConnected { lookAtStream() }
         if state.withLock({ !$0.isClosed }) { exchange.fabric.after(Self.watchInterval) { [weak self] in self?.watch() } }
     }
 

@@ -93,6 +93,8 @@ public final class Coordinator: Sendable {
         var isInStream = false
         /// Since when the server refuses the task.
         var refusedSince: Double?
+        /// Since when the stream has given away a later message of the priority, and not this one.
+        var passedOverSince: Double?
         /// Who has the task now.
         var holder: String? { didSet { if let holder { lastHolder = (holder, attempt) } } }
         /// Who has the task, or had it last, and its attempt then.
@@ -168,6 +170,8 @@ public final class Coordinator: Sendable {
         var lastProgress: Double = 0
         var nextCount: Double = 0
         var countInterval = Coordinator.firstCountInterval
+        /// The last message of each priority that somebody has taken, and when to look next which were passed over.
+        var lastTaken: [UInt8: UInt64] = [:], nextLook: Double = 0
         /// The tasks that the server has refused, until they are published again.
         var refused: Set<UInt64> = []
         var toldNotices: Set<String> = []
@@ -201,6 +205,9 @@ public final class Coordinator: Sendable {
     static let longestAbsence = 300.0
     /// Seconds without progress after which the stream is asked what it has, at first and at most.
     static let firstCountInterval = 10.0, longestCountInterval = 300.0
+    /// Seconds between two looks at the messages that the stream has passed over, and after which it will not give such a one to anybody. Those that
+    /// somebody has got who is gone come again sooner.
+    static let lookInterval = 5.0, longestPassingOver = JetStream.acknowledgeWait + 5
 
     /// Makes a coordinator that is not connected yet.
     public init(_ fabric: any Fabric, key: ClusterKey?, version: String, events: Events = Events()) {

@@ -21,6 +21,8 @@ public final class SimulatedServer: @unchecked Sendable {
     public var isOneOfSeveral = false, othersAreThereAt = 0.0
     /// How many copies of each stream there are.
     public private(set) var copies: [String: Int] = [:]
+    /// Whether `passOver` was called.
+    public private(set) var hasPassedOver = false
     private var members: [ObjectIdentifier: SimulatedFabric] = [:]
     private var subscribers: [String: [SimulatedFabric]] = [:]
     private var streams: [String: SimulatedStream] = [:]
@@ -56,6 +58,12 @@ public final class SimulatedServer: @unchecked Sendable {
         for stream in streams.values { stream.forgetPulls() }
         if losesStreams { streams = [:] }
         simulation.after(downtime) { [self] in isUp = true }
+    }
+
+    /// Takes each message for delivered and acknowledged with a probability, though nobody has got it: nats-server 2.9 does, when it was killed.
+    public func passOver(_ probability: Double) {
+        hasPassedOver = true
+        for (_, stream) in streams.sorted(by: { $0.key < $1.key }) { stream.passOver(probability) }
     }
 
     /// Removes all streams, as a person might.

@@ -70,6 +70,17 @@ final class SimulatedStream {
         for (sequence, message) in messages where isConcerned(message.subject) { remove(sequence) }
     }
 
+    /// Takes messages for delivered and acknowledged that nobody has got.
+    func passOver(_ probability: Double) {
+        for (_, consumer) in consumers.sorted(by: { $0.key < $1.key }) {
+            let isKept = { [simulation] (_: UInt64) in !simulation.chance(probability) }
+            consumer.waiting = consumer.waiting.dropFirst(consumer.first).filter(isKept)
+            consumer.first = 0
+            consumer.again = consumer.again.filter(isKept)
+            for sequence in consumer.deadlines.keys.sorted() where !isKept(sequence) { consumer.deadlines[sequence] = nil }
+        }
+    }
+
     func forgetPulls() { for consumer in consumers.values { consumer.pulls = [] } }
 
     // MARK: consumers

@@ -50,6 +50,24 @@ import Testing
             """)
     }
 
+    @Test("The error names the dependency that has cancelled the operation, whatever fails later")
+    func theErrorStays() throws {
+        try script(
+            """
+            local gate = opscript.channel()
+            local late = Operation.new { name = 'late', main = function() gate:receive() error 'late' end }
+            local early = Operation.new { name = 'early', main = function() error 'early' end }
+            local strict = Operation.new { name = 'strict', main = print, dependencies = { late, early }, dependencyPolicy = 'succeeded' }
+            queue:addOperations({ late, early, strict }, false)
+            strict:waitUntilFinished()
+            local message = "'strict' was cancelled because 'early', which it depends on, did not succeed"
+            assert(strict.error.message == message, strict.error)
+            gate:send(1)
+            late:waitUntilFinished()
+            assert(late.error.kind == 'error' and early.error.kind == 'error' and strict.error.message == message, strict.error)
+            """)
+    }
+
     @Test func aDependencyThatSucceededDoesNot() throws {
         try script(
             """

@@ -102,7 +102,7 @@ struct RandomRun {
     }
 
     private func planFault() {
-        let kind = random(0...(faults == .connections ? 5 : faults == .deaths ? 7 : 11))
+        let kind = random(0...(faults == .connections ? 5 : faults == .deaths ? 7 : 12))
         let (index, seconds, isQuiet) = (random(0...100), simulation.seconds(in: 0...1), chance(0.5))
         let long = chance(0.2) ? seconds * 60 : seconds * 10
         let (first, second) = (simulation.seconds(in: 0...5), simulation.seconds(in: 0...5))
@@ -133,6 +133,9 @@ struct RandomRun {
             case 10:
                 cluster.server.room = 0
                 simulation.after(seconds * 8) { cluster.server.room = .max }
+            case 11:
+                cluster.server.restart(downtime: seconds * 5)
+                cluster.server.passOver(seconds)
             default: cluster.fabric.repeatsMessages = true
             }
         }
@@ -168,13 +171,16 @@ struct RandomRun {
         simulation.run(until: rest) {
             if simulation.now < nextLook { return false }
             nextLook = simulation.now + 1
-            return server.storedCount == 0 && coordinator.leftovers.isEmpty
+            return (server.storedCount == 0 || server.hasPassedOver) && coordinator.leftovers.isEmpty
                 && alive.allSatisfy { $0.runner.running.isEmpty && $0.worker.leftovers.isEmpty }
         }
         for member in alive where !member.runner.running.isEmpty { cluster.fail("\(member.runner.name) still runs what nobody needs") }
         for member in alive { for text in member.worker.leftovers { cluster.fail("\(member.runner.name) keeps \(text)") } }
         for text in cluster.coordinator.leftovers { cluster.fail("the coordinator keeps \(text)") }
-        if cluster.server.storedCount > 0 { cluster.fail("the stream keeps \(cluster.server.storedCount) jobs") }
+        // What the server has passed over goes with the run.
+        if cluster.server.storedCount > 0, !cluster.server.hasPassedOver {
+            cluster.fail("the stream keeps \(cluster.server.storedCount) jobs")
+        }
         cluster.coordinator.close()
         let end = simulation.now + 70
         simulation.run(until: end) { alive.allSatisfy { $0.worker.hasNoRuns } }

@@ -173,6 +173,40 @@ import Testing
         #expect(cluster.known.values.allSatisfy { $0.begins.count == 1 })
     }
 
+    @Test("What the server believes to be delivered is published again when a worker has nothing to do")
+    func passedOver() {
+        let cluster = cluster(0)
+        defer { cluster.end() }
+        for _ in 0..<5 { cluster.submit(Body(seconds: 1)) }
+        cluster.simulation.run(until: 1)
+        cluster.server.passOver(1)
+        cluster.addWorker(slots: 1)
+        #expect(finish(cluster) < 25)
+        #expect(cluster.known.values.allSatisfy { $0.begins.count == 1 })
+        // The last one is acknowledged with the next request.
+        cluster.simulation.run(until: cluster.simulation.now + 20)
+        #expect(cluster.server.storedCount == 0)
+    }
+
+    @Test("What the server believes to be delivered is published again although all workers are busy")
+    func passedOverByOthers() {
+        let cluster = cluster(0)
+        defer { cluster.end() }
+        let number = cluster.submit(Body(seconds: 1))
+        cluster.simulation.run(until: 1)
+        cluster.server.passOver(1)
+        cluster.addWorker(slots: 1)
+        for second in 0..<60 {
+            cluster.simulation.run(until: 2 + Double(second))
+            if second < 50 { cluster.submit(Body(seconds: 1)) }
+        }
+        let known = cluster.known[number]
+        #expect(known?.begins.count == 1 && known?.times?.began ?? 100 < 35, "\(String(describing: known?.times))")
+        _ = finish(cluster)
+        cluster.simulation.run(until: cluster.simulation.now + 20)
+        #expect(cluster.server.storedCount == 0)
+    }
+
     // MARK: stopping
 
     @Test func aTaskThatNobodyHasStopsAtOnceAndGoesFromTheStream() {

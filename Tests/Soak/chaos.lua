@@ -22,7 +22,8 @@ local function combine(op, number)
         local text = dependency.results[2]
         sum = (sum * 31 + place * value + (text and #text + text:byte(#text) or 0)) % 2147483647
       elseif dependency.error then
-        sum = (sum * 31 + #dependency.error.message) % 2147483647
+        local length = dependency.error.kind == "dependency" and 1 or #dependency.error.message
+        sum = (sum * 31 + length) % 2147483647
       end
     end
   end
@@ -160,8 +161,10 @@ local function run(seed, many, once, path)
     else
       local value = text and #text .. text:sub(1, 1) .. text:sub(-1) or operation.stored and operation.stored[1] .. operation.stored[2]
       local code = error and type(error.value) == "table" and error.value.code
+      -- Which of several dependencies has failed first depends on chance.
+      local message = error and error.kind ~= "dependency" and tostring(error)
       for _, part in ipairs {
-        operation.isCancelled, tostring(operation.result), tostring(value), tostring(error and error.kind), tostring(error), tostring(code),
+        operation.isCancelled, tostring(operation.result), tostring(value), tostring(error and error.kind), tostring(message), tostring(code),
         operation.attempt,
       } do line[#line + 1] = tostring(part) end
     end

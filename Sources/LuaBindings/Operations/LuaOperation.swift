@@ -279,16 +279,17 @@ import Synchronization
     /// Turns an error of the engine into one with a message for scripts.
     private func failure(for error: any Error) -> OperationFailure {
         switch error as? OperationError {
-        case .dependencyNotSucceeded: break
+        case .dependencyNotSucceeded(_, let label):
+            // Not any that has failed since.
+            let culprit = dependencies.first { $0.label == label && $0.outcome.map { $0 != .succeeded } ?? false }
+            let name = culprit?.displayName ?? "an operation"
+            let message = "\(displayName) was cancelled because \(name), which it depends on, did not succeed"
+            return OperationFailure(Failure(message: message), kind: .dependency, of: self)
         case .conditionFailed(_, let condition, let reason):
             let message = "\(displayName) was cancelled because its condition \(condition) does not hold: \(reason)"
             return OperationFailure(Failure(message: message), kind: .condition, of: self)
         default: return OperationFailure(Failure(message: "\(error)"), kind: .error, of: self)
         }
-        let culprit = dependencies.first { $0.outcome.map { $0 != .succeeded } ?? false }
-        let name = culprit?.displayName ?? "an operation"
-        let message = "\(displayName) was cancelled because \(name), which it depends on, did not succeed"
-        return OperationFailure(Failure(message: message), kind: .dependency, of: self)
     }
 
     /// Cancels the operation, and wakes it if it waits. Cancels the members of a group.
