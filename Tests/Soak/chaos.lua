@@ -111,6 +111,20 @@ local function run(seed, many, once, path)
   for i = 1, 4 do context.large[i] = string.char(96 + i):rep(random(largest // 20, largest // 2)) end
 
   local operations, kindOf, ends, loose, deliveredOnce = {}, {}, {}, {}, {}
+  -- A graph that takes minutes says what it waits for.
+  local nextTelling = opscript.now() + 120
+  local function tellWhatWaits()
+    if opscript.now() < nextTelling then return end
+    nextTelling = opscript.now() + 60
+    local told = 0
+    for number, operation in ipairs(operations) do
+      if told < 5 and operation.isReady and not operation.isFinished then
+        told = told + 1
+        print(("graph %d still waits: %s, %s"):format(seed, kindOf[number], operation:why() or operation.name .. " runs"))
+      end
+    end
+    io.stdout:flush()
+  end
   local function cancelSome()
     while #loose > 0 and math.random() < 0.5 do
       local operation = table.remove(loose, math.random(#loose))
@@ -139,11 +153,13 @@ local function run(seed, many, once, path)
     if name == "loose" then loose[#loose + 1] = operation end
     while number % 20 == 0 and many.operationCount + once.operationCount > 600 do
       opscript.sleep(0.005)
+      tellWhatWaits()
       cancelSome()
     end
   end
   while many.operationCount + once.operationCount > 0 do
     opscript.sleep(0.005)
+    tellWhatWaits()
     cancelSome()
   end
   OperationQueue.main:waitUntilAllOperationsAreFinished()
