@@ -14,8 +14,8 @@ extension ClusterWorker: Exchange.Handler {
             run(namedBy: subject)?.confirm(sequence, refused: refused)
         case .assign(let number, let job, let isStopped, let confirmed):
             guard let run = run(namedBy: subject) else { return }
-            let isHere = take(job, assignment: number, in: run, isStopped: isStopped, confirmed: confirmed)
-            if isHere, !reply.isEmpty { exchange.publish(.done, to: reply) }
+            let assignment = WorkerRun.Assignment(number: number, job: job, isStopped: isStopped, confirmed: confirmed)
+            if take(assignment, in: run), !reply.isEmpty { exchange.publish(.done, to: reply) }
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
             if let run, run.hear(count), isLast { endRun(run, isOver: true) }
@@ -33,16 +33,21 @@ extension ClusterWorker: Exchange.Handler {
         }
     }
 
-    /// Takes the task of an assignment, unless it has come before. Returns false if it comes too early.
-    func take(_ job: Job?, assignment number: UInt64, in run: WorkerRun, isStopped: Bool, confirmed: UInt64) -> Bool {
-        switch run.note(assignment: number) {
-        case .early: return false
-        case .repeated: break
-        case .next(let isLate, let wasStopped):
-            if let job { take(job, assignedIn: run, isStopped: isStopped || wasStopped, isLate: isLate) }
-            if number == 1 { run.makeLine() }
+    /// Takes the task of an assignment, unless it has come before, and those that wait for it. Returns false if it comes too early.
+    @discardableResult
+    func take(_ assignment: WorkerRun.Assignment, in run: WorkerRun) -> Bool {
+        var next: WorkerRun.Assignment? = assignment
+        while let current = next {
+            switch run.note(current) {
+            case .early: return false
+            case .repeated: break
+            case .next(let isLate, let wasStopped):
+                if let job = current.job { take(job, assignedIn: run, isStopped: current.isStopped || wasStopped, isLate: isLate) }
+                if current.number == 1 { run.makeLine() }
+            }
+            run.confirm(upTo: current.confirmed)
+            next = run.takeEarlyAssignment()
         }
-        run.confirm(upTo: confirmed)
         return true
     }
 

@@ -100,7 +100,22 @@ extension Coordinator: Exchange.Handler {
         case end(UInt64, attempt: UInt64, Outcome)
     }
 
+    /// Handles a report, and those that wait for it.
     private func handle(_ report: Report) {
+        var next: Report? = report
+        while let report = next {
+            handleNext(report)
+            next = state.withLock { state in
+                guard let peer = state.peers[report.worker], peer.session == report.session else { return nil }
+                return state.peers[report.worker]?.earlyReports.removeValue(forKey: peer.lastReport + 1)
+            }
+        }
+    }
+
+    /// No more reports wait for earlier ones. The others come again.
+    private static let mostEarly = 8
+
+    private func handleNext(_ report: Report) {
         let now = now, reply = Subject.session(report.session, ofWorker: report.worker)
         let (steps, confirmation, dropped, isBack) = state.withLock { state -> ([Step], Confirmation, [UInt64], Bool) in
             guard !state.isClosed else { return ([], .none, [], false) }
@@ -108,8 +123,13 @@ extension Coordinator: Exchange.Handler {
             guard let dropped = state.enter(report.session, of: report.worker) else { return ([], .none, [], isBack) }
             state.forgetAssignments(to: report.worker, upTo: report.assignment)
             let last = state.peers[report.worker]?.lastReport ?? 0
-            // One that was confirmed already is confirmed again. One that comes too early comes again.
-            guard report.sequence <= last + 1 else { return ([], .none, dropped, isBack) }
+            // One that was confirmed already is confirmed again. One that comes early waits: one way to here may be faster than the other.
+            guard report.sequence <= last + 1 else {
+                if let count = state.peers[report.worker]?.earlyReports.count, count < Self.mostEarly {
+                    state.peers[report.worker]?.earlyReports[report.sequence] = report
+                }
+                return ([], .none, dropped, isBack)
+            }
             var steps: [Step] = []
             if report.sequence == last + 1 {
                 state.peers[report.worker]?.lastReport = report.sequence
@@ -313,6 +333,7 @@ extension Coordinator.State {
         peers[worker]?.session = session
         peers[worker]?.line.take()?.end()
         peers[worker]?.lastReport = 0
+        peers[worker]?.earlyReports = [:]
         peers[worker]?.lastConfirmed = 0
         peers[worker]?.willConfirm = false
         peers[worker]?.room = 0

@@ -127,6 +127,8 @@ public final class Coordinator: Sendable {
         /// The worker's session of this run, and the sequence number of the last report in it.
         var session: UInt64 = 0
         var lastReport: UInt64 = 0
+        /// The reports that have come before earlier ones, by their numbers.
+        var earlyReports: [UInt64: Report] = [:]
         /// The sequence number of the last report that was confirmed, and whether the next one will be soon.
         var lastConfirmed: UInt64 = 0
         var willConfirm = false

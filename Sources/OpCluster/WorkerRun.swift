@@ -21,6 +21,8 @@ final class WorkerRun: Sendable {
         var lastSequence: UInt64 = 0
         /// The number of the last assignment that has come, and when room for it was reported last.
         var lastAssignment: UInt64 = 0, roomReportedAt = -Double.infinity
+        /// Those that have come before earlier ones, by their numbers.
+        var earlyAssignments: [UInt64: Assignment] = [:]
         /// The numbers of assignments that have not come, and whose tasks are to be stopped.
         var stopsOfAssignments: Set<UInt64> = []
         /// The line to the coordinator.
@@ -32,6 +34,14 @@ final class WorkerRun: Sendable {
         var writers: [Awaited<Void>] = []
         /// Blobs of outcomes that the coordinator does not have yet.
         var blobs: [WorkerTask.Identity: [Blob]] = [:]
+    }
+
+    /// What the coordinator says with an assignment. See `Message.assign`.
+    struct Assignment {
+        let number: UInt64
+        let job: Job?
+        let isStopped: Bool
+        let confirmed: UInt64
     }
 
     struct Unconfirmed {
@@ -127,6 +137,7 @@ final class WorkerRun: Sendable {
             // At once: a task that came in afterwards would keep this, which would keep the task.
             state.life = .over
             (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
+            state.earlyAssignments = [:]
             return (exchange(&state.waiters, with: []), state.takeWriters(), state.line.take())
         }
         line?.end()
@@ -170,7 +181,7 @@ final class WorkerRun: Sendable {
         if isOver { return line.end() }
         worker.exchange.receive(from: line) { [self] message in
             guard case .assign(let number, let job, let isStopped, let confirmed) = message else { return }
-            _ = worker.take(job, assignment: number, in: self, isStopped: isStopped, confirmed: confirmed)
+            worker.take(Assignment(number: number, job: job, isStopped: isStopped, confirmed: confirmed), in: self)
         }
         state.withLock { $0.line = nil }
         // What was on its way is lost.
@@ -293,17 +304,28 @@ final class WorkerRun: Sendable {
     /// Seconds between a report of room and an assignment after which the coordinator may have given up this worker meanwhile.
     private static let longestAnswer = 1.0
 
-    /// Notes an assignment. One that comes early is not taken: those before it were lost, and come again with it.
-    func note(assignment number: UInt64) -> Arrival {
+    /// No more assignments wait for earlier ones. The others come again.
+    private static let mostEarly = 1000
+
+    /// Notes an assignment. One that comes early waits for those before it: one way to here may be faster than the other.
+    func note(_ assignment: Assignment) -> Arrival {
         let now = worker.now
         return state.withLock { state in
+            let number = assignment.number
             if number <= state.lastAssignment { return .repeated }
-            if number > state.lastAssignment + 1 || state.life == .over { return .early }
+            if state.life == .over { return .early }
+            if number > state.lastAssignment + 1 {
+                if state.earlyAssignments.count < Self.mostEarly { state.earlyAssignments[number] = assignment }
+                return .early
+            }
             state.lastAssignment = number
             let isStopped = state.stopsOfAssignments.remove(number) != nil
             return .next(isLate: now - state.roomReportedAt > Self.longestAnswer, isStopped: isStopped)
         }
     }
+
+    /// The next assignment, if it has come already.
+    func takeEarlyAssignment() -> Assignment? { state.withLock { $0.earlyAssignments.removeValue(forKey: $0.lastAssignment + 1) } }
 
     /// The task of an assignment is to be stopped. Returns whether it has not come.
     func noteStop(ofAssignment number: UInt64) -> Bool {
