@@ -138,6 +138,33 @@ extension ScenarioTests {
         #expect(cluster.failures == [])
     }
 
+    @Test("Assignments and reports that overtake others wait for them, and do not have to come again", arguments: [true, false])
+    func overtaking(ofAssignments: Bool) {
+        let cluster = cluster(4)
+        defer { cluster.end() }
+        // Every fourth one takes the longer way.
+        let count = Locked(0)
+        let fabric = ofAssignments ? cluster.members[0].fabric : cluster.fabric
+        fabric.lateness = { message in
+            guard case .message(let opened) = Seal(key: SimulatedCluster.key).open(message.bytes, from: message.subject),
+                let opened = try? Message(opened)
+            else { return nil }
+            switch opened {
+            case .assign where ofAssignments, .report where !ofAssignments: break
+            default: return nil
+            }
+            let number = count.withLock { count in
+                count += 1
+                return count
+            }
+            return number % 4 == 0 ? 0.01 : nil
+        }
+        for _ in 0..<4 { cluster.submitChain(of: 100, Body(seconds: 0.005)) }
+        #expect(finish(cluster) < 3)
+        #expect(count.withLock { $0 } > 200)
+        #expect(cluster.failures == [])
+    }
+
     @Test(arguments: [StopRequest.cancel, .interrupt]) func aTaskMayBeStoppedBeforeItsAssignmentComes(_ request: StopRequest) {
         let cluster = cluster(1)
         defer { cluster.end() }
