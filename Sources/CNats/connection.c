@@ -38,23 +38,31 @@ struct cnats_connection {
     size_t open_count;  // the connection and its subscriptions
 };
 
-// libnats writes on the thread that calls it, and a connection that is gone would raise SIGPIPE there. Returns whether the signal was blocked before.
-static bool block_pipe_signal(void) {
-    sigset_t signals, before;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &signals, &before);
-    return sigismember(&before, SIGPIPE) == 1;
-}
+// libnats may write on the thread that calls it, and a connection that is gone would raise SIGPIPE there. With TLS, it does.
+typedef struct pipe_signal {
+    bool was_blocked, was_pending;
+} pipe_signal;
 
-static void unblock_pipe_signal(bool was_blocked) {
-    if (was_blocked) return;
-    const struct timespec none = {0};
+static sigset_t only_pipe_signal(void) {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGPIPE);
-    sigtimedwait(&signals, NULL, &none);  // takes the one that is pending, if there is one
-    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
+    return signals;
+}
+
+static pipe_signal block_pipe_signal(void) {
+    sigset_t signals = only_pipe_signal(), before, pending;
+    pthread_sigmask(SIG_BLOCK, &signals, &before);
+    bool was_blocked = sigismember(&before, SIGPIPE) == 1;
+    return (pipe_signal){was_blocked, was_blocked && sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1};
+}
+
+static void unblock_pipe_signal(pipe_signal signal) {
+    sigset_t signals = only_pipe_signal();
+    const struct timespec none = {0};
+    // Otherwise whoever unblocks it later would get it.
+    if (!signal.was_pending) sigtimedwait(&signals, NULL, &none);
+    if (!signal.was_blocked) pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }
 
 static void free_handled(cnats_connection *connection) {
@@ -226,10 +234,10 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
 }
 
 void cnats_close(cnats_connection *connection, int64_t milliseconds) {
-    bool was_blocked = block_pipe_signal();
+    pipe_signal signal = block_pipe_signal();
     if (milliseconds > 0) nats_functions.natsConnection_FlushTimeout(connection->nats, milliseconds);
     nats_functions.natsConnection_Close(connection->nats);
-    unblock_pipe_signal(was_blocked);
+    unblock_pipe_signal(signal);
     pthread_mutex_lock(&connection->lock);
     while (connection->open_count > 0) pthread_cond_wait(&connection->has_ended, &connection->lock);
     pthread_mutex_unlock(&connection->lock);
@@ -243,9 +251,9 @@ bool cnats_subscribe(cnats_connection *connection, const char *subject) {
     if (subscriptions == NULL) return false;
     connection->subscriptions = subscriptions;
     natsSubscription *subscription = NULL;
-    bool was_blocked = block_pipe_signal();
+    pipe_signal signal = block_pipe_signal();
     natsStatus status = nats_functions.natsConnection_Subscribe(&subscription, connection->nats, subject, handle_message, connection);
-    unblock_pipe_signal(was_blocked);
+    unblock_pipe_signal(signal);
     if (status != NATS_OK) return false;
     // The protocol limits what is under way; a message that libnats dropped would have to be sent again.
     nats_functions.natsSubscription_SetPendingLimits(subscription, -1, -1);
@@ -261,7 +269,7 @@ const char *cnats_publish(
     cnats_connection *connection, const char *subject, const char *reply, const char *id, const void *bytes, size_t count) {
     const nats_library *nats = &nats_functions;
     natsStatus status;
-    bool was_blocked = block_pipe_signal();
+    pipe_signal signal = block_pipe_signal();
     if (id == NULL) {
         status = reply == NULL ? nats->natsConnection_Publish(connection->nats, subject, bytes, (int)count)
                                : nats->natsConnection_PublishRequest(connection->nats, subject, reply, bytes, (int)count);
@@ -272,7 +280,7 @@ const char *cnats_publish(
         if (status == NATS_OK) status = nats->natsConnection_PublishMsg(connection->nats, message);
         if (message != NULL) nats->natsMsg_Destroy(message);
     }
-    unblock_pipe_signal(was_blocked);
+    unblock_pipe_signal(signal);
     return status == NATS_OK ? NULL : nats->natsStatus_GetText(status);
 }
 

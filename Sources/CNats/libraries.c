@@ -16,7 +16,7 @@ nats_library nats_functions;
 static char description[256];
 
 // libnats has SIGPIPE ignored from now on. Scripts that print and their commands need it, so that is undone: threads do not get it while they are
-// in libnats. The threads that it starts here get no signals at all.
+// in libnats. The threads that it starts here get no signals.
 static bool open_library(void) {
     struct sigaction action;
     sigset_t all, before;

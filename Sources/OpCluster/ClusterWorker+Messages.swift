@@ -14,7 +14,7 @@ extension ClusterWorker: Exchange.Handler {
             run(namedBy: subject)?.confirm(sequence, refused: refused)
         case .assign(let number, let job, let isStopped, let confirmed):
             guard let run = run(namedBy: subject) else { return }
-            let assignment = WorkerRun.Assignment(number: number, job: job, isStopped: isStopped, confirmed: confirmed)
+            let assignment = WorkerRun.Assignment(number: number, job: job, isStopped: isStopped, confirmed: confirmed, cameAt: now)
             if take(assignment, in: run), !reply.isEmpty { exchange.publish(.done, to: reply) }
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }

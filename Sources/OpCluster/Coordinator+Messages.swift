@@ -384,6 +384,6 @@ extension Coordinator.Entry {
     /// Nobody has the task now, and the next attempt has not been published.
     mutating func giveUpAttempt() {
         attempt += 1
-        (holder, acknowledgement, claim, sequence, isInStream, passedOverSince) = (nil, nil, nil, nil, false, nil)
+        (holder, acknowledgement, claim, sequence, isInStream, passedOver) = (nil, nil, nil, nil, false, nil)
     }
 }

@@ -193,6 +193,7 @@ extension Coordinator {
 
     /// Looks whether the stream gives away the tasks that nobody has taken.
     func lookAtStream() {
+        state.withLock { $0.noteIdleWorkers(at: now) }
         publishPassedOver()
         countWaiting()
     }
@@ -203,20 +204,14 @@ extension Coordinator {
         let late = state.withLock { state -> [(number: UInt64, entry: Entry)] in
             guard now >= state.nextLook else { return [] }
             state.nextLook = now + Self.lookInterval
-            var late: [(UInt64, Entry)] = []
-            for (number, entry) in state.entries where entry.isInStream && entry.holder == nil {
-                guard let sequence = entry.sequence, sequence < state.lastTaken[entry.task.priority] ?? 0 else { continue }
-                if entry.passedOverSince == nil { state.entries[number]?.passedOverSince = now }
-                guard let since = entry.passedOverSince, now - since >= Self.longestPassingOver else { continue }
-                late.append((number, entry))
+            let numbers = state.entries.keys.filter { state.isPassedOver($0, at: now) }.sorted()
+            return numbers.compactMap { number in
                 state.entries[number]?.giveUpAttempt()
+                return state.entries[number].map { (number, $0) }
             }
-            return late.sorted { $0.0 < $1.0 }
         }
-        for (number, entry) in late {
-            if let sequence = entry.sequence { JetStream.delete(exchange, sequence) }
-            publish(number, entry.task, attempt: entry.attempt + 1)
-        }
+        // The old message goes with the run: after a loss of its files, the server may have another one under this number.
+        for (number, entry) in late { publish(number, entry.task, attempt: entry.attempt) }
     }
 
     /// Looks whether the stream still has the tasks that nobody has taken, unless there is progress. They go with the server's disk, if a
@@ -230,7 +225,7 @@ extension Coordinator {
             }
             state.nextCount = now + state.countInterval
             state.countInterval = min(2 * state.countInterval, Self.longestCountInterval)
-            return (true, state.peers.values.contains { $0.description.taskCount < $0.description.slots })
+            return (true, state.idleSince.map { now - $0 >= Self.firstCountInterval } ?? false)
         }
         if isInVain { return publishWaiting() }
         guard isDue else { return }
@@ -252,8 +247,7 @@ extension Coordinator {
                     return state.entries.keys.sorted().compactMap { number -> (UInt64, Task, UInt64)? in
                         guard var entry = state.entries[number] else { return nil }
                         let wasInStream = entry.isInStream
-                        entry.isInStream = false
-                        entry.sequence = nil
+                        (entry.isInStream, entry.sequence, entry.passedOver) = (false, nil, nil)
                         defer { state.entries[number] = entry }
                         guard wasInStream, entry.holder == nil else { return nil }
                         entry.attempt += 1
@@ -263,5 +257,32 @@ extension Coordinator {
                 for (number, task, attempt) in tasks { publish(number, task, attempt: attempt) }
             }
         }
+    }
+}
+
+extension Coordinator.State {
+    /// Looks whether the stream will not give away the message of a task any more.
+    fileprivate mutating func isPassedOver(_ number: UInt64, at now: Double) -> Bool {
+        guard let entry = entries[number], entry.isInStream, entry.holder == nil, let sequence = entry.sequence,
+            let last = lastTaken[entry.task.priority], sequence < last
+        else {
+            entries[number]?.passedOver = nil
+            return false
+        }
+        let known = entry.passedOver ?? Coordinator.PassedOver(since: now)
+        if known.last == nil, now - known.since >= Coordinator.longestPassingOver {
+            entries[number]?.passedOver = Coordinator.PassedOver(since: known.since, last: last)
+        } else {
+            entries[number]?.passedOver = known
+        }
+        return known.last.map { last > $0 } ?? false
+    }
+
+    /// Notes whether there is a worker with nothing to do. While the connection was away, nobody could say so.
+    fileprivate mutating func noteIdleWorkers(at now: Double) {
+        let isIdle = peers.values.contains {
+            $0.description.taskCount < $0.description.slots && now - $0.lastHeard < Coordinator.longestHelloAge
+        }
+        idleSince = isIdle ? max(idleSince ?? now, connectedSince) : nil
     }
 }

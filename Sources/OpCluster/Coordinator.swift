@@ -93,8 +93,7 @@ public final class Coordinator: Sendable {
         var isInStream = false
         /// Since when the server refuses the task.
         var refusedSince: Double?
-        /// Since when the stream has given away a later message of the priority, and not this one.
-        var passedOverSince: Double?
+        var passedOver: PassedOver?
         /// Who has the task now.
         var holder: String? { didSet { if let holder { lastHolder = (holder, attempt) } } }
         /// Who has the task, or had it last, and its attempt then.
@@ -110,6 +109,14 @@ public final class Coordinator: Sendable {
         var claim: UInt64?
         /// The outcomes that have come; the first one's blobs are on their way.
         var outcomes: [FoundOutcome] = []
+    }
+
+    /// A message of the stream that has not been given away although a later one of the priority has.
+    struct PassedOver {
+        let since: Double
+        /// The last message that was given away when everything had come again that was given to somebody who is gone. Such messages come first, so
+        /// if a still later one is given away, this one never will be.
+        var last: UInt64?
     }
 
     /// An outcome, before its blobs are here.
@@ -174,6 +181,8 @@ public final class Coordinator: Sendable {
         var countInterval = Coordinator.firstCountInterval
         /// The last message of each priority that somebody has taken, and when to look next which were passed over.
         var lastTaken: [UInt8: UInt64] = [:], nextLook: Double = 0
+        /// Since when there has always been a worker with nothing to do.
+        var idleSince: Double?
         /// The tasks that the server has refused, until they are published again.
         var refused: Set<UInt64> = []
         var toldNotices: Set<String> = []
@@ -205,10 +214,12 @@ public final class Coordinator: Sendable {
     static let silence = JetStream.acknowledgeWait
     /// Seconds for which a lost worker is remembered.
     static let longestAbsence = 300.0
+    /// Seconds for which a hello, of which there is one each second, says what a worker has to do.
+    static let longestHelloAge = 2.5
     /// Seconds without progress after which the stream is asked what it has, at first and at most.
     static let firstCountInterval = 10.0, longestCountInterval = 300.0
-    /// Seconds between two looks at the messages that the stream has passed over, and after which it will not give such a one to anybody. Those that
-    /// somebody has got who is gone come again sooner.
+    /// Seconds between two looks at the messages that the stream has passed over, and after which those have come again that were given to somebody
+    /// who is gone.
     static let lookInterval = 5.0, longestPassingOver = JetStream.acknowledgeWait + 5
 
     /// Makes a coordinator that is not connected yet.

@@ -42,6 +42,7 @@ final class WorkerRun: Sendable {
         let job: Job?
         let isStopped: Bool
         let confirmed: UInt64
+        let cameAt: Double
     }
 
     struct Unconfirmed {
@@ -181,7 +182,8 @@ final class WorkerRun: Sendable {
         if isOver { return line.end() }
         worker.exchange.receive(from: line) { [self] message in
             guard case .assign(let number, let job, let isStopped, let confirmed) = message else { return }
-            worker.take(Assignment(number: number, job: job, isStopped: isStopped, confirmed: confirmed), in: self)
+            let assignment = Assignment(number: number, job: job, isStopped: isStopped, confirmed: confirmed, cameAt: worker.now)
+            worker.take(assignment, in: self)
         }
         state.withLock { $0.line = nil }
         // What was on its way is lost.
@@ -301,7 +303,7 @@ final class WorkerRun: Sendable {
         case early
     }
 
-    /// Seconds between a report of room and an assignment after which the coordinator may have given up this worker meanwhile.
+    /// Seconds after a report of room, and after an assignment has come early, in which the coordinator may have given up this worker.
     private static let longestAnswer = 1.0
 
     /// No more assignments wait for earlier ones. The others come again.
@@ -320,7 +322,8 @@ final class WorkerRun: Sendable {
             }
             state.lastAssignment = number
             let isStopped = state.stopsOfAssignments.remove(number) != nil
-            return .next(isLate: now - state.roomReportedAt > Self.longestAnswer, isStopped: isStopped)
+            let oldest = min(state.roomReportedAt, assignment.cameAt)
+            return .next(isLate: now - oldest > Self.longestAnswer, isStopped: isStopped)
         }
     }
 

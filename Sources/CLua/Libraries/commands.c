@@ -1,4 +1,4 @@
-#define _GNU_SOURCE  // pipe2, memfd_create
+#define _GNU_SOURCE  // pipe2
 #include <errno.h>
 #include <fcntl.h>
 #include <lua5.4/lauxlib.h>
@@ -8,7 +8,6 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,41 +20,6 @@
 // `os.execute` and `io.popen`, whose commands end when their body is stopped. Lua's own call `system` and `popen`. While a command of `system`
 // runs, the whole process ignores SIGINT: a signal that arrives meanwhile is lost to all other code, and to the host. And commands of `popen`
 // inherit the signals that workers block.
-
-// MARK: what commands write
-
-// What a command writes, on its way to the host, if the state `relays_commands`. It is a file in memory: nobody has to read it in time, and what
-// the command leaves running can go on writing.
-typedef struct relay {
-    int file;  // -1: there is none, and the command writes to the process's own file
-    off_t passed_on;
-} relay;
-
-static relay make_relay(lua_State *L, bool is_needed) {
-    int file = -1;
-    if (is_needed && clua_state_of(L)->relays_commands) file = memfd_create("output", MFD_CLOEXEC);
-    return (relay){.file = file};
-}
-
-// Gives the host what has come.
-static void pass_on(lua_State *L, relay *relay, int stream) {
-    const clua_state *state = clua_state_of(L);
-    char bytes[16384];
-    ssize_t count;
-    while (relay->file >= 0 && (count = pread(relay->file, bytes, sizeof bytes, relay->passed_on)) > 0) {
-        if (clua_allowance_spend(state->output, (size_t)count)) state->host->write(L, stream, bytes, (size_t)count);
-        fallocate(relay->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, relay->passed_on, count);
-        relay->passed_on += count;
-    }
-}
-
-static void end_relay(lua_State *L, relay *relay, int stream) {
-    pass_on(L, relay, stream);
-    if (relay->file >= 0) close(relay->file);
-    relay->file = -1;
-}
-
-// MARK: starting and waiting
 
 // Whether Ctrl-C in the terminal reaches this process. A command in a process group of its own would not get it, and could not read from the
 // terminal.
@@ -82,8 +46,14 @@ static int start_command(lua_State *L, clua_command *command, const char *text, 
     sigset_t none;  // workers block signals
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&attributes, &none);
+    // The worker of a cluster ignores it, as programs that systemd starts do. A command ends when nobody reads what it writes.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    posix_spawnattr_setsigdefault(&attributes, &pipe);
     posix_spawnattr_setpgroup(&attributes, 0);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | (command->has_group ? POSIX_SPAWN_SETPGROUP : 0));
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (command->has_group ? POSIX_SPAWN_SETPGROUP : 0));
     int error = 0;
     for (int i = 0; i < 3 && error == 0; i++)
         if (files[i] >= 0) error = posix_spawn_file_actions_adddup2(&actions, files[i], i);
@@ -93,25 +63,63 @@ static int start_command(lua_State *L, clua_command *command, const char *text, 
     return error;
 }
 
-enum { RELAY_MILLISECONDS = 100 };
+// MARK: what commands write
 
-// Gives the host what a command writes until it ends.
-static void pass_on_until_end(lua_State *L, const clua_command *command, relay relays[2]) {
-    if (relays[0].file < 0 && relays[1].file < 0) return;
-    struct pollfd process = {.fd = (int)syscall(SYS_pidfd_open, command->process, 0), .events = POLLIN};
-    if (process.fd < 0) return;
-    for (int ended = 0; ended == 0 || (ended < 0 && errno == EINTR);) {
-        ended = poll(&process, 1, RELAY_MILLISECONDS);
-        for (int i = 0; i < 2; i++) pass_on(L, &relays[i], 1 + i);
+// The reading ends of pipes to which a command writes its stdout and its stderr.
+typedef struct relay {
+    int ends[2];
+} relay;
+
+enum { RELAY_BYTES = 16384, MOST_LEFT_BYTES = 1 << 20, END_MILLISECONDS = 100 };
+
+// Gives the host what has come by a pipe, up to a number of bytes. Returns how many that were; closes the pipe at its end.
+static size_t pass_on(lua_State *L, int *end, int stream) {
+    const clua_state *state = clua_state_of(L);
+    char bytes[RELAY_BYTES];
+    ssize_t count = *end < 0 ? -1 : read(*end, bytes, sizeof bytes);
+    if (count > 0) {
+        if (clua_allowance_spend(state->output, (size_t)count)) state->host->write(L, stream, bytes, (size_t)count);
+        return (size_t)count;
     }
-    close(process.fd);
+    if (count == 0 || (*end >= 0 && errno != EAGAIN && errno != EINTR)) {
+        close(*end);
+        *end = -1;
+    }
+    return 0;
 }
 
-// Waits for a command, and gives the host what it writes meanwhile. Returns its wait status, or -1 with `errno` set.
-static int wait_for_command(lua_State *L, clua_command *command, relay relays[2]) {
+static bool has_ended(const clua_command *command) {
+    siginfo_t information = {.si_pid = 0};
+    return waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOWAIT | WNOHANG) < 0 || information.si_pid != 0;
+}
+
+// Gives the host what a command writes until it ends. What it has left running cannot write afterwards.
+static void relay_output(lua_State *L, const clua_command *command, relay *relay) {
+    // Without it, on an old kernel, the end is noticed a little later.
+    int process = (int)syscall(SYS_pidfd_open, command->process, 0);
+    while (!has_ended(command)) {
+        struct pollfd files[] = {
+            {.fd = process, .events = POLLIN}, {.fd = relay->ends[0], .events = POLLIN}, {.fd = relay->ends[1], .events = POLLIN}};
+        poll(files, 3, process < 0 ? END_MILLISECONDS : -1);
+        for (int i = 0; i < 2; i++)
+            if (files[1 + i].revents != 0) pass_on(L, &relay->ends[i], 1 + i);
+    }
+    if (process >= 0) close(process);
+    // A body that is to stop does not wait for a host that is slow.
+    bool is_stopped = atomic_load(&clua_state_of(L)->stop.requested) != 0;
+    for (int i = 0; i < 2 && !is_stopped; i++) {
+        size_t left = MOST_LEFT_BYTES, count;
+        while (left > 0 && (count = pass_on(L, &relay->ends[i], 1 + i)) > 0) left -= count < left ? count : left;
+    }
+}
+
+// MARK: waiting
+
+// Waits for a command. `relay`, if it is not NULL, does what has to be done meanwhile. Returns the wait status, or -1 with `errno` set.
+static int wait_for_command(lua_State *L, clua_command *command, relay *relay) {
     clua_stop *stop = &clua_state_of(L)->stop;
     clua_add_command(stop, command, -1);
-    pass_on_until_end(L, command, relays);
+    if (relay != NULL) relay_output(L, command, relay);
     siginfo_t information;
     // Its number stays its own until it can no longer be sent a signal.
     while (waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
@@ -125,11 +133,27 @@ static int wait_for_command(lua_State *L, clua_command *command, relay relays[2]
 
 static int run_command(lua_State *L, const char *text) {
     clua_command command = {.process = 0};
-    relay relays[] = {make_relay(L, true), make_relay(L, true)};
-    int error = start_command(L, &command, text, (int[]){-1, relays[0].file, relays[1].file});
-    int status = error == 0 ? wait_for_command(L, &command, relays) : -1;
-    if (error == 0) error = errno;
-    for (int i = 0; i < 2; i++) end_relay(L, &relays[i], 1 + i);
+    relay relay = {{-1, -1}};
+    int files[] = {-1, -1, -1};
+    bool relays = clua_state_of(L)->relays_commands;
+    int error = 0, status = -1;
+    for (int i = 0; i < 2 && relays && error == 0; i++) {
+        int ends[2];
+        error = pipe2(ends, O_CLOEXEC) != 0 || fcntl(ends[0], F_SETFL, O_NONBLOCK) != 0 ? errno : 0;
+        if (error != 0) break;
+        relay.ends[i] = ends[0];
+        files[1 + i] = ends[1];
+    }
+    if (error == 0) error = start_command(L, &command, text, files);
+    bool has_started = error == 0;
+    for (int i = 1; i < 3; i++)
+        if (files[i] >= 0) close(files[i]);
+    if (has_started) {
+        status = wait_for_command(L, &command, relays ? &relay : NULL);
+        error = errno;
+    }
+    for (int i = 0; i < 2; i++)
+        if (relay.ends[i] >= 0) close(relay.ends[i]);
     errno = error;
     return status;
 }
@@ -147,15 +171,13 @@ int clua_execute_command(lua_State *L) {
 typedef struct piped {
     luaL_Stream stream;
     clua_command *command;  // owned; not part of the block, which a script can have freed without a call of `close_command`
-    relay relays[2];        // of what does not go to the script
 } piped;
 
 static int close_command(lua_State *L) {
     piped *file = luaL_checkudata(L, 1, LUA_FILEHANDLE);
     fclose(file->stream.f);
-    int status = wait_for_command(L, file->command, file->relays);
+    int status = wait_for_command(L, file->command, NULL);
     int error = errno;
-    for (int i = 0; i < 2; i++) end_relay(L, &file->relays[i], 1 + i);
     free(file->command);
     errno = error;
     return luaL_execresult(L, status);
@@ -167,9 +189,7 @@ static int open_pipe(lua_State *L, piped *file, const char *text, bool reads) {
     if (pipe2(ends, O_CLOEXEC) != 0) return errno;
     int ours = ends[reads ? 0 : 1], theirs = ends[reads ? 1 : 0];
     FILE *stream = fdopen(ours, reads ? "r" : "w");
-    file->relays[0] = make_relay(L, !reads);
-    file->relays[1] = make_relay(L, true);
-    const int files[] = {reads ? -1 : theirs, reads ? theirs : file->relays[0].file, file->relays[1].file};
+    const int files[] = {reads ? -1 : theirs, reads ? theirs : -1, -1};
     int error = stream == NULL ? errno : start_command(L, file->command, text, files);
     close(theirs);
     if (error == 0) {
@@ -178,8 +198,10 @@ static int open_pipe(lua_State *L, piped *file, const char *text, bool reads) {
         clua_add_command(&clua_state_of(L)->stop, file->command, reads ? -1 : ours);
         return 0;
     }
-    if (stream != NULL) fclose(stream); else close(ours);
-    for (int i = 0; i < 2; i++) end_relay(L, &file->relays[i], 1 + i);
+    if (stream != NULL)
+        fclose(stream);
+    else
+        close(ours);
     return error;
 }
 

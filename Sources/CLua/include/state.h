@@ -144,7 +144,7 @@ typedef struct clua_state {
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a Bloom filter: one bit for the address of each value that travels by name
     clua_handles handles;
     bool redirects_output;  // the host takes what scripts write to stdout and stderr
-    bool relays_commands;   // and what their commands write there
+    bool relays_commands;   // and what commands of `os.execute` write there
     unsigned restrictions;  // clua_restriction bits
     size_t parcel_limit;    // the largest number of bytes that one parcel may hold; 0 for no limit
     struct clua_allowance *output;  // what the state prints counts; NULL for no limit

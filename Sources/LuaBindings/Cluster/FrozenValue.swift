@@ -23,7 +23,7 @@ final class FrozenValue: @unchecked Sendable {
 
     deinit { unsafe clua_wire_release_frozen(table) }
 
-    /// Whether nobody else keeps the value.
+    /// Whether no state and no parcel has the value now.
     var isLeft: Bool { unsafe !clua_wire_frozen_is_shared(table) }
 
     /// The table, for somebody else to release.
@@ -62,7 +62,10 @@ final class FrozenValues: Sendable {
     /// Keeps a value that was written.
     func keep(_ blob: Blob, of value: FrozenValue) {
         let dropped = known.withLock { known in
-            Self.use(&known) { $0.blob.name == blob.name } == nil ? Self.add((value, blob), to: &known) : []
+            // An equal one that was frozen before is less likely to be needed again.
+            let equal = known.filter { $0.blob.name == blob.name }
+            known.removeAll { $0.blob.name == blob.name }
+            return equal + Self.add((value, blob), to: &known)
         }
         withExtendedLifetime(dropped) {}
     }

@@ -155,7 +155,8 @@ extension LuaOperation {
         _ payload: Payload, _ ticket: ClusterTicket, _ files: ClusterFiles?
     ) throws(Failure) -> OperationFailure? {
         var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core, ticket.executor.connection.frozenValues)
-        if try reader.flag() { cancelItself() }
+        // A timeout that was set here meanwhile ends the attempt only.
+        if try reader.flag(), stopReason != .timeout || !hasAttemptsLeft { cancelItself() }
         let values = try reader.list { reader throws(Failure) in
             (name: try reader.text(), value: try reader.optional { reader throws(Failure) in try reader.parcel() })
         }

@@ -282,7 +282,7 @@ import Synchronization
         case .dependencyNotSucceeded(_, let label):
             // Not any that has failed since.
             let culprit = dependencies.first { $0.label == label && $0.outcome.map { $0 != .succeeded } ?? false }
-            let name = culprit?.displayName ?? "an operation"
+            let name = culprit?.displayName ?? "'\(label)'"
             let message = "\(displayName) was cancelled because \(name), which it depends on, did not succeed"
             return OperationFailure(Failure(message: message), kind: .dependency, of: self)
         case .conditionFailed(_, let condition, let reason):

@@ -88,6 +88,8 @@ enum WorkerCommand {
         if let missing = NatsFabric.missing { throw ClusterError(missing) }
         // Before there are other threads: `sigwait` gets the signals, and nobody else.
         let signals = SignalSet()
+        // A body that writes to a command that has ended gets an error, and does not end the worker.
+        signal(SIGPIPE, SIG_IGN)
         let slots = settings.slots ?? Engine.processorCount
         let notice: @Sendable (String) -> Void = { Message.write("\(name): \($0)\n") }
         let directory = settings.directory ?? Environment.value("TMPDIR") ?? "/tmp"

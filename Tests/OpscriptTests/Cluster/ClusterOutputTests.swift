@@ -48,7 +48,7 @@ extension ClusterTests {
             #expect(outcome.lines.last?.count == 200_000)
         }
 
-        @Test("What commands of a body write comes home, while they run, and what they leave running can go on writing")
+        @Test("What commands of 'os.execute' write comes home, while they run")
         func commands() async throws {
             let (outcome, run) = try await TestCluster.run(workers: 1, slots: 1) { cluster in
                 let directory = try ScratchDirectory()
@@ -56,12 +56,10 @@ extension ClusterTests {
                     """
                     opscript.OperationQueue.new():addOperation(function()
                       print(os.execute "echo out; echo err >&2; exit 3")
-                      local file = io.popen "echo for the body; echo err of popen >&2"
-                      print(file:read "l", file:close())
-                      file = io.popen("cat; echo err of writing >&2", "w")
-                      file:write "written\\n"
-                      print(file:close())
+                      print(os.execute "echo first >&2; echo second >/dev/stderr; echo third >&2")
                       print(os.execute "yes | head -c 1000000")
+                      local file = io.popen("head -n 1", "w")
+                      print(pcall(function() assert(file:write(("x\\n"):rep(100000))) assert(file:flush()) end))
                       os.execute "(sleep 1000; echo later) & echo $! >pid"
                       print(os.execute "kill -0 $(cat pid) && kill $(cat pid); rm pid")
                       print(os.execute())
@@ -78,9 +76,10 @@ extension ClusterTests {
             }
             let others = outcome.lines.filter { $0 != "y" }
             let succeeded = "true\texit\t0"
-            #expect(others == ["out", "nil\texit\t3", "for the body\t\(succeeded)", "written", succeeded, succeeded, succeeded, "true"])
+            #expect(others.prefix(4) == ["out", "nil\texit\t3", succeeded, succeeded] && others.count == 7, "\(others)")
+            #expect(others.dropFirst(4).first?.contains("Broken pipe") ?? false && others.suffix(2) == [succeeded, "true"], "\(others)")
             #expect(outcome.lines.count - others.count == 500_000)
-            #expect(outcome.errorText == "err\nerr of popen\nerr of writing\n", "\(outcome.errorText)")
+            #expect(outcome.errorText == "err\nfirst\nsecond\nthird\n", "\(outcome.errorText)")
             #expect(run.contains("ready"))
         }
 

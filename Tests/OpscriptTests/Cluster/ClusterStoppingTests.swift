@@ -66,6 +66,12 @@ extension ClusterTests {
                 run { main = load("local op = ... op:interrupt() while true do end", "=loop"), retry = { attempts = 2 } }
                 run { main = load("local op = ... op:cancel() while true do end", "=loop"), timeout = 0.2, retry = { attempts = 3 } }
                 run { main = function(op) op:cancel() error(coroutine.create(print)) end, retry = { attempts = 3 } }
+                local late = Operation.new { main = load("while true do end", "=loop"), retry = { attempts = 2 } }
+                queue:addOperation(late)
+                while not late.isExecuting do opscript.sleep(0.001) end
+                late.timeout = 0.2
+                late:waitUntilFinished()
+                print(late.attempt, late.isCancelled, late.error.kind)
                 path = os.tmpname()
                 os.remove(path)
                 local op = queue:addOperation(load("io.open(path, 'w'):close() while true do end", "=loop"))
