@@ -95,7 +95,7 @@ static bool has_ended(const clua_command *command) {
 
 // Gives the host what a command writes until it ends. What it has left running cannot write afterwards.
 static void relay_output(lua_State *L, const clua_command *command, relay *relay) {
-    // Without it, on an old kernel, the end is noticed a little later.
+    // An old kernel has none. There, the end is noticed a little later.
     int process = (int)syscall(SYS_pidfd_open, command->process, 0);
     while (!has_ended(command)) {
         struct pollfd files[] = {
