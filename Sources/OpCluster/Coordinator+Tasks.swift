@@ -266,7 +266,8 @@ extension Coordinator.State {
         guard let entry = entries[number], entry.isInStream, entry.holder == nil, let sequence = entry.sequence,
             let last = lastTaken[entry.task.priority], sequence < last
         else {
-            entries[number]?.passedOver = nil
+            // Writing copies the list, whose keys the caller has.
+            if entries[number]?.passedOver != nil { entries[number]?.passedOver = nil }
             return false
         }
         let known = entry.passedOver ?? Coordinator.PassedOver(since: now)

@@ -85,11 +85,11 @@ enum WorkerCommand {
     }
 
     private static func run(_ settings: Settings, _ cluster: Runtime.Cluster, _ name: String) throws -> Int32 {
-        if let missing = NatsFabric.missing { throw ClusterError(missing) }
         // Before there are other threads: `sigwait` gets the signals, and nobody else.
         let signals = SignalSet()
         // A body that writes to a command that has ended gets an error, and does not end the worker.
         signal(SIGPIPE, SIG_IGN)
+        if let missing = NatsFabric.missing { throw ClusterError(missing) }
         let slots = settings.slots ?? Engine.processorCount
         let notice: @Sendable (String) -> Void = { Message.write("\(name): \($0)\n") }
         let directory = settings.directory ?? Environment.value("TMPDIR") ?? "/tmp"
