@@ -1,4 +1,4 @@
-// What a host application does to a state besides running bodies.
+// The functions with which a host application uses a state besides running bodies.
 #include <limits.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>

@@ -1,4 +1,4 @@
-// What a host application does to a state. May raise.
+// The functions with which a host application uses a state. May raise.
 #ifndef CLUA_APPLICATION_RAISING_H
 #define CLUA_APPLICATION_RAISING_H
 
@@ -9,7 +9,7 @@
 /// Stores what clua_paths_changed looks up. Needs 4 free stack slots.
 void clua_paths_open(lua_State *L);
 
-/// Pushes `count` host values, the first of which starts at `first`. Reserves its own stack slots.
+/// Pushes the `count` host values that start at `first`. Reserves its own stack slots.
 void clua_push_items_here(lua_State *L, const clua_item *first, size_t count);
 
 /// A Lua function: returns a list of the keys of the table at stack index 1, which may be frozen.

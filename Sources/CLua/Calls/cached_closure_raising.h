@@ -1,7 +1,7 @@
 // A cache of closures, in which one body runs after another.
 //
-// A function that defines no functions and captures only plain values can hand its own closure to nobody, and neither can the functions it
-// calls, unless they use the `debug` library. So when such a body returns, nobody refers to its closure. The state's next body with the
+// A function that defines no functions and captures only plain values cannot pass its own closure on, and neither can the functions it
+// calls, unless they use the `debug` library. So when such a body returns, nothing refers to its closure. The state's next body with the
 // same code runs in that closure, with its own upvalues. The closure keeps nothing that the body made, because it assigns no upvalue.
 //
 // There are two gaps. Code that takes the registry apart, or a C module that asks lua_getinfo for the running function, can still get such

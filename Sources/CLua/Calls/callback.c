@@ -261,7 +261,7 @@ int clua_call_host(lua_State *L, clua_function function, int member) {
     return clua_answer(L, &reply);
 }
 
-// What a class or module function calls. It is a userdata, the function's upvalue.
+// The target of a call of a class's or module's function. It is a userdata, the function's upvalue.
 typedef struct target {
     clua_function function;
     int member;

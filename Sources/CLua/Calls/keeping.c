@@ -1,4 +1,4 @@
-// What a state keeps for the host: pinned handles, the bodies in them, and the request to report collections.
+// The things that a state keeps for the host: pinned handles, the bodies in them, and the request to report collections.
 #include <string.h>
 
 #include "Calls/callback_raising.h"

@@ -5,8 +5,8 @@
 #include "Calls/callback_raising.h"
 #include "Core/registry_raising.h"
 
-// What the script uses. It is kept when the state is made, because a body may change libraries before it calls the first of the functions,
-// which outlive the body.
+// The library functions that the script uses. The new state keeps them, because a body may change libraries before it calls the first of the
+// script's functions, and these outlive the body.
 static const struct {
     const char *library, *name;
 } used[] = {

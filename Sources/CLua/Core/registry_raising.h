@@ -1,4 +1,4 @@
-// What this layer keeps in a state's registry.
+// The slots of a state's registry that this layer uses.
 //
 // Each value has a fixed index in the array part of the registry, next to those that `luaL_ref` hands out, so that a read is cheap.
 #ifndef CLUA_REGISTRY_RAISING_H

@@ -42,7 +42,7 @@ typedef struct constant {
     graph_text text;  // of a string
 } constant;
 
-// What the instructions between two changes of the line do.
+// The instructions between two changes of the line.
 typedef struct piece {
     uint32_t line;
     uint32_t order;
@@ -153,7 +153,7 @@ static uint64_t digest_of_instruction(const function *f, size_t index) {
     return mix(digest, code);
 }
 
-// What an instruction reads from a global or an upvalue: its name. `names` are those of the upvalues, as in the dump.
+// The name of the field that an instruction reads from the globals or from an upvalue. `names` are those of the upvalues, as in the dump.
 static graph_text name_read(const function *f, uint32_t get, const uint8_t *names) {
     graph_text none = {NULL, 0};
     if (opcode(get) == OP_GETTABUP) return get >> FIELD_C < f->constant_count ? f->constants[get >> FIELD_C].text : none;

@@ -1,4 +1,4 @@
-// What counts of the code of a function. Nothing here raises.
+// The parts of a function's code that count for a key. Nothing here raises.
 #ifndef CLUA_CODE_KEY_H
 #define CLUA_CODE_KEY_H
 

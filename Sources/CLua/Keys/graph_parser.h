@@ -1,4 +1,4 @@
-// What the files share that make a graph of a parcel. Nothing here raises.
+// Shared by the files that make a graph of a parcel. Nothing here raises.
 #ifndef CLUA_GRAPH_PARSER_H
 #define CLUA_GRAPH_PARSER_H
 

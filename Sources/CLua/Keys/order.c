@@ -61,7 +61,7 @@ static int compare_entries(const void *left, const void *right) {
 size_t order_entries(const graph *g, const graph_node *node, const uint64_t *colours, ordered_entry *entries) {
     size_t count = 0, first = node->first;
     for (uint32_t i = 0; i < node->count; i++) {
-        // What is rebuilt later has nil as its place, and is among the further entries.
+        // A value that is rebuilt later has nil as its place, and is among the further entries.
         if (g->values[first + i].kind != VALUE_NIL) entries[count++] = entry_of(g, integer(i + 1), g->values[first + i], colours);
     }
     first += node->count;
@@ -207,7 +207,7 @@ static bool set_first_colour(colouring *c, size_t index, const uint64_t *content
 static void refine_all(colouring *c, uint32_t *keys) {
     size_t count = c->graph->node_count, key_count = find_keys(c->graph, keys);
     size_t distinct = distinct_colours(c, NULL, count);
-    // What counts as work must not depend on how tables are laid out.
+    // The amount of work must not depend on how tables are laid out.
     uint64_t work = 0;
     for (size_t round = 1; work < MOST_WORK; round++, work += count) {
         refine(c);

@@ -12,7 +12,7 @@
 static const char magic[4] = "opv";
 enum { STORED_VERSION = 1, HEADER_COUNT = sizeof magic + 1 + sizeof(uint64_t) };
 
-// What a value cannot be; NULL if it can be stored.
+// The reason why a value cannot be stored; NULL if it can.
 static const char *refused(const graph *g, graph_value value) {
     if (value.kind == VALUE_NAMED) return "a part of a module";
     if (value.kind != VALUE_NODE) return NULL;

@@ -7,7 +7,7 @@
 
 #include "Keys/order.h"
 
-// What precedes each thing in the bytes that are digested, so that no two different values have the same bytes.
+// The byte that precedes each thing among those that are digested, so that no two different values have the same bytes.
 enum token {
     TOKEN_VALUE,  // + value_kind
     TOKEN_TABLE = VALUE_NODE + 1,

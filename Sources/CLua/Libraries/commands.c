@@ -37,7 +37,7 @@ static int start_command(lua_State *L, clua_command *command, const char *text, 
     char *const arguments[] = {"sh", "-c", (char *)text, NULL};
     const clua_stop *stop = &clua_state_of(L)->stop;
     command->cleans_up = atomic_load(&stop->raised) != 0;
-    // A group of its own can be ended with all that the command has started. What runs in no body is not stopped that way.
+    // A stop can end a process group of its own with all that the command has started. Commands outside of bodies are not stopped that way.
     command->has_group = stop->body != NULL && !is_in_foreground();
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t actions;
@@ -46,7 +46,7 @@ static int start_command(lua_State *L, clua_command *command, const char *text, 
     sigset_t none;  // workers block signals
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&attributes, &none);
-    // The worker of a cluster ignores it, as programs that systemd starts do. A command ends when nobody reads what it writes.
+    // The worker of a cluster ignores SIGPIPE, as programs that systemd starts do. A command must end when its output has no reader.
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -93,7 +93,7 @@ static bool has_ended(const clua_command *command) {
     return waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOWAIT | WNOHANG) < 0 || information.si_pid != 0;
 }
 
-// Gives the host what a command writes until it ends. What it has left running cannot write afterwards.
+// Gives the host what a command writes until it ends. Processes that the command leaves running cannot write afterwards.
 static void relay_output(lua_State *L, const clua_command *command, relay *relay) {
     // An old kernel has none. There, the end is noticed a little later.
     int process = (int)syscall(SYS_pidfd_open, command->process, 0);

@@ -97,7 +97,7 @@ static void record_libraries(lua_State *L) {
         record_library(L, record, lua_gettop(L));  // with `loaded`, `preload` and `searchers`
     }
     lua_settop(L, loaded);
-    // Scripts that nobody trusts must not find each other's changes in modules of the host either.
+    // Untrusted scripts must not find each other's changes in modules of the host either.
     if (clua_state_of(L)->checks_libraries_always) {
         lua_pushnil(L);
         while (lua_next(L, loaded)) {

@@ -1,4 +1,4 @@
-// What bodies do to the tables of the libraries ends with them. May raise.
+// Undoes the changes of a body to the tables of the libraries when the body ends. May raise.
 #ifndef CLUA_ISOLATION_RAISING_H
 #define CLUA_ISOLATION_RAISING_H
 

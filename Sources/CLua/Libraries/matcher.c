@@ -267,7 +267,7 @@ void clua_matcher_prepare(clua_matcher *m, lua_State *L, const char *s, size_t l
     m->steps_per_call = 1 + (ptrdiff_t)(pattern_length / PATTERN_PER_STEP);
 }
 
-// What a match must begin with: the character at its start matches the item from `p` to `end`. If `p` is NULL, anything may come first.
+// The first item of a pattern: the character at the start of a match matches the item from `p` to `end`. If `p` is NULL, any character does.
 typedef struct beginning {
     const char *p, *end;
 } beginning;

@@ -42,7 +42,7 @@ void clua_matcher_push(clua_matcher *m, int i, const char *s, const char *end);
 /// Pushes the captures, or the whole match if there are none and `s` is not NULL. Returns their number.
 int clua_matcher_push_all(clua_matcher *m, const char *s, const char *end);
 
-// The matcher has the state's count while it works. What else may count, such as a call of Lua code, must be between these two.
+// The matcher has the state's count while it works. Other code that may count, such as a call of Lua code, must be between these two.
 static inline void clua_matcher_resume(clua_matcher *m) { m->steps_left = clua_state_of(m->L)->stop.steps_left; }
 static inline void clua_matcher_pause(clua_matcher *m) { clua_state_of(m->L)->stop.steps_left = m->steps_left; }
 

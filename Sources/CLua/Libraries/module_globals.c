@@ -1,4 +1,4 @@
-// What modules do to the globals.
+// The changes of modules to the globals.
 //
 // Loading a module may define globals, or give the global table a metatable. The module's functions keep using the state's own globals, so
 // the changes are made there. In a worker's state the environments of bodies do not read those globals. A body sees a module's changes once
@@ -75,7 +75,7 @@ static void record_changes(lua_State *L, int metatable) {
     lua_settop(L, top);
 }
 
-// Applies the module's recorded changes to the table at `globals`. Whoever gets the metatable may change it, so it is copied.
+// Applies the module's recorded changes to the table at `globals`. The metatable is copied, because its receiver may change it.
 static void apply_changes(lua_State *L, int globals) {
     int top = lua_gettop(L), record = top + 2;
     clua_push_kept(L, CLUA_KEPT_MODULE_GLOBALS);
@@ -169,7 +169,7 @@ static int load_module(lua_State *L, bool is_recorded) {
         push_metatable_of_globals(L);
         lua_replace(L, METATABLE_BEFORE);
     }
-    // What a module does to the libraries lasts as long as the module.
+    // A module's changes of the libraries last as long as the module.
     bool adopts_libraries = is_recorded && state->loads == 0 && !clua_are_libraries_changed(L);
     clua_push_real_globals(L);
     clua_set_current_globals(L);

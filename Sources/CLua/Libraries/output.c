@@ -1,4 +1,4 @@
-// What scripts print: in one piece, to where the host wants it, and no more than it allows.
+// The output of scripts: each call in one piece, to where the host wants it, and no more than the host allows.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-// What scripts write to stdout and stderr.
+// The output of scripts to stdout and stderr.
 #ifndef CLUA_OUTPUT_RAISING_H
 #define CLUA_OUTPUT_RAISING_H
 

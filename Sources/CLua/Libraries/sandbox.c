@@ -1,4 +1,4 @@
-// Takes away what scripts that nobody trusts must not have.
+// Takes away what untrusted scripts must not have.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <stdbool.h>

@@ -106,7 +106,7 @@ static bool push_library(lua_State *L, const char *name) {
 // Whether the value on top is what a fresh state has as this field.
 static bool is_stock(lua_State *L, const library *library, const field *field) {
     if (lua_type(L, -1) != field->type) return false;
-    // Its upvalue is the library `package`. Whoever replaces it calls it.
+    // `require` has the library `package` as an upvalue. A replacement calls the original.
     if (strcmp(field->name, "require") == 0) return true;
     if (field->function != NULL) return lua_tocfunction(L, -1) == field->function;
     if (strcmp(library->name, LUA_GNAME) != 0 || field->type != LUA_TTABLE) return true;

@@ -1,7 +1,7 @@
 // The standard libraries as a fresh state has them. May raise, except where noted.
 //
-// A state that somebody else has made may have other globals and modules, and fields of the libraries may have been changed. All that is put
-// aside while the state is prepared like a fresh one.
+// A state of another program may have other globals and modules, and changed fields of the libraries. These are put aside while the state is
+// prepared like a fresh one.
 #ifndef CLUA_STOCK_RAISING_H
 #define CLUA_STOCK_RAISING_H
 

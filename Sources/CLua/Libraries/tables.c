@@ -8,7 +8,7 @@
 #include "Libraries/bounded_raising.h"
 #include "Limits/count_raising.h"
 
-// What an object must be able to do in place of a table.
+// The abilities that an object needs in place of a table.
 enum { READ = 1, WRITE = 2, LENGTH = 4 };
 
 enum { STEPS_PER_MOVE = 4, BYTES_PER_STEP = 16, ELEMENTS_PER_COUNT = 64 };

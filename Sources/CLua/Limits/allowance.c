@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 struct clua_allowance {
-    atomic_llong left;  // negative once somebody has asked for more than was left
+    atomic_llong left;  // negative after a request for more than was left
     long long limit;
 };
 

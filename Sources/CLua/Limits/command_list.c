@@ -24,7 +24,7 @@ static void signal_tree(pid_t process, int signal_number, int depth) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t count = file < 0 ? 0 : read(file, children, sizeof children - 1);
     if (file >= 0) close(file);
-    // Before the others: they belong to somebody else when it has ended.
+    // Its children are read first: when the process has ended, they have another parent.
     kill(process, signal_number);
     children[count > 0 ? count : 0] = '\0';
     char *next = children;
@@ -53,7 +53,7 @@ void clua_add_command(clua_stop *stop, clua_command *command, int written) {
         command->next = stop->commands;
         stop->commands = command;
     }
-    // Whoever made a request before did not find it.
+    // An earlier request did not find the command.
     if (atomic_load(&stop->requested) != 0 || atomic_load(&stop->raised) != 0) clua_end_commands(stop);
     clua_unlock_stop(stop);
 }
@@ -86,8 +86,7 @@ void clua_kill_commands(clua_stop *stop) {
     }
 }
 
-// What is written to the descriptor from now on is lost. Writing to a command that has ended would end this process, by SIGPIPE. Returns false if
-// that is not possible.
+// Discards later writes to the descriptor. Writing to a command that has ended would end this process, by SIGPIPE. Returns false if this fails.
 static bool discard_writes(int descriptor) {
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (null < 0) return false;
@@ -103,7 +102,7 @@ void clua_disown_commands(clua_stop *stop) {
         command->body = NULL;
         bool is_over = atomic_load(&stop->raised) != 0 && !command->cleans_up;
         if (command->stopped_at == 0 && !is_over) continue;
-        // Nobody would look again whether it has ended.
+        // No later call looks whether this command has ended.
         if (command->written < 0 || discard_writes(command->written)) signal_command(command, SIGKILL);
     }
     clua_unlock_stop(stop);

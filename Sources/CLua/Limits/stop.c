@@ -84,7 +84,7 @@ static int raise_memory_error(lua_State *L) {
 }
 
 // Sets the hook for the next `count` instructions. Setting a hook takes time for each active function, and a stop may end many calls of
-// `pcall`, each of which raises it again. So a hook that counts as many stays as it is, and may come early.
+// `pcall` that each raise it again. So a hook with the same count stays as it is, and may be called early.
 static void set_count_hook(lua_State *L, int count) {
     if (lua_gethook(L) == hook && lua_gethookmask(L) == LUA_MASKCOUNT && lua_gethookcount(L) == count) return;
     lua_sethook(L, hook, LUA_MASKCOUNT, count);
@@ -289,7 +289,7 @@ void clua_attach_thread(lua_State *L) {
     clua_lock_stop(&state->stop);
     atomic_store(&state->stop.thread, this_thread());
     clua_unlock_stop(&state->stop);
-    // Whoever made a request before found no thread to send a signal to.
+    // An earlier request found no thread to send a signal to.
     lua_State *running = atomic_load(&state->stop.running);
     if (atomic_load(&state->stop.requested) != 0) clua_arm_stop(running);
     clua_rearm_interrupt(running);
@@ -342,7 +342,7 @@ static void request(clua_stop *stop, clua_stop_reason reason) {
     clua_end_commands(stop);
 }
 
-// Whether the state is running `body`, or, if that is a call of the host, something inside the call. What runs while the call waits is not
+// Whether the state is running `body`, or, if that is a call of the host, something inside the call. Code that runs while the call waits is not
 // inside it. The caller holds the lock.
 static bool is_running(const clua_stop *stop, const void *body) {
     if (!clua_is_body_of_call(body)) return stop->body == body;

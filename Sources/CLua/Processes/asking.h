@@ -1,4 +1,4 @@
-// What scripts in a worker process call: functions that ask the host.
+// The functions that scripts in a worker process call. They ask the host.
 #ifndef CLUA_ASKING_H
 #define CLUA_ASKING_H
 
@@ -11,10 +11,10 @@ const clua_host *asking_host(const clua_host *model);
 /// From now on the host is asked nothing: the state is being closed, and finalizers run.
 void asking_ends(void);
 
-/// What stands for the run with this number where a state names the body that it runs.
+/// The pointer that stands for the run with this number where a state names the body that it runs.
 static inline const void *run_of(uint64_t serial) { return (const void *)(uintptr_t)(serial << 1); }
 
-// What the functions here need of worker.c.
+// Functions of worker.c that the functions here need.
 
 channel *worker_channel(void);
 /// Sends a message; ends the process if the host is gone.

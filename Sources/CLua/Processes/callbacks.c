@@ -92,7 +92,7 @@ uint64_t clua_process_callback(const clua_process *process) { return atomic_load
 
 // MARK: no code of scripts
 
-// What a script could have run here is a metamethod of an argument. Only the functions that make closures may run.
+// The only script code that could run here is a metamethod of an argument. Only the functions that make closures may run.
 static void refuse(lua_State *L, lua_Debug *activation) {
     lua_getinfo(L, "f", activation);
     bool makes_closure = lua_topointer(L, -1) == clua_state_of(L)->running_factory;

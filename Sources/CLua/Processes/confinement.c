@@ -22,7 +22,7 @@
 #error "confinement.c does not know the system calls of this architecture"
 #endif
 
-// What a Lua state needs that can reach no file, no other process and no network: memory, time, its own signals, and the open descriptors.
+// The calls of a Lua state that can reach no file, no other process and no network: memory, time, its own signals, and the open descriptors.
 // Any other call fails with EPERM.
 static const unsigned short basic_calls[] = {
     SYS_read, SYS_write, SYS_writev, SYS_recvfrom, SYS_sendmsg, SYS_close, SYS_lseek, SYS_fstat, SYS_ppoll,
@@ -39,7 +39,7 @@ static const unsigned short basic_calls[] = {
 #endif
 };
 
-// What files need.
+// The calls that files need.
 static const unsigned short file_calls[] = {
     SYS_openat, SYS_newfstatat, SYS_statx, SYS_faccessat, SYS_readlinkat, SYS_unlinkat, SYS_renameat2, SYS_mkdirat, SYS_getcwd, SYS_chdir,
     SYS_getdents64, SYS_ftruncate, SYS_fsync, SYS_fcntl, SYS_ioctl, SYS_pread64, SYS_pwrite64, SYS_dup, SYS_dup3, SYS_umask,

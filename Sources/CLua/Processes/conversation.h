@@ -1,4 +1,4 @@
-// What the files of the host's side share.
+// Shared by the files of the host's side.
 #ifndef CLUA_CONVERSATION_H
 #define CLUA_CONVERSATION_H
 

@@ -198,7 +198,7 @@ bool channel_receive(channel *channel, message_kind *kind, message_reader *reade
 
 // MARK: parcels
 
-// What precedes a code: it is new; it is new, and those before are forgotten; or its number plus CODE_KNOWN.
+// The number before a code: the code is new; it is new, and earlier codes are forgotten; or the code's own number plus CODE_KNOWN.
 enum { CODE_NEW, CODE_NEW_AFTER_ALL, CODE_KNOWN };
 
 static void write_code(channel *channel, parcel_writer *writer, struct clua_code *code) {

@@ -1,7 +1,7 @@
 // Messages between the host and a worker process. Nothing here raises.
 //
-// The two take turns. The host sends a task; the worker process sends requests, each of which the host answers, and at last an outcome. While
-// it waits for an answer, the worker process may get another task, whose outcome then comes first. What a body prints needs no answer.
+// The two take turns. The host sends a task. The worker process sends requests, and the host answers each. At last the process sends an
+// outcome. While it waits for an answer, it may get another task, and then sends that one's outcome first. Printed output needs no answer.
 //
 // task := SETUP | REGISTER | PATHS | PRELUDE | RUN | CALL | END
 // from the worker process: releases (REQUEST … | OUTPUT … | OUTCOME …), where `releases` are the numbers of objects that it no longer has
@@ -72,7 +72,7 @@ static inline void write_signed(parcel_writer *writer, int64_t value) {
 typedef struct channel channel;
 struct channel {
     int socket;
-    // What has come. A message begins at `start`; the one that was received last takes `taken` bytes.
+    // The received bytes. A message begins at `start`; the one that was received last takes `taken` bytes.
     uint8_t *input;
     size_t start, end, capacity, taken;
     pointer_map sent_codes;     // retained; the other side knows them by number

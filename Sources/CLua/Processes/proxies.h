@@ -14,7 +14,7 @@ bool proxies_read(channel *channel, message_reader *reader, clua_reference *refe
 /// The number of an object.
 uint64_t proxy_number(const void *object);
 
-/// What the host has said about the class of an object of its own: a number from 1 on, or 0.
+/// The host's number for the class of an object of its own, from 1 on, or 0.
 uint64_t proxy_class(const void *object);
 
 /// An object that owns a parcel, for clua_reply. Takes over the parcel. NULL if memory has run out.

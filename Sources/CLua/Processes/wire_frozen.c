@@ -112,7 +112,7 @@ typedef struct met_list {
     size_t count, capacity;
 } met_list;
 
-// Whatever is wrong makes `bytes` a failed reader: everything is then read as zero, and ends soon.
+// An error makes `bytes` a failed reader, which reads zeros, so reading ends soon.
 typedef struct frozen_reader {
     message_reader bytes;
     clua_frozen *owner;
@@ -178,7 +178,7 @@ static const frozen_table *table_at(frozen_reader *r, void **item) {
     return *item = table;
 }
 
-// What is at a place in the list of leaves: it may be of another kind than `tag`, which is wrong.
+// The leaf at a place in the list. A leaf of another kind than `tag` is an error.
 static frozen_leaf *known_leaf(frozen_reader *r, frozen_leaf *leaf, frozen_tag tag) {
     if ((leaf->module != NULL) != (tag == FROZEN_NAMED)) fail(r);
     return leaf;
@@ -232,7 +232,7 @@ static frozen_value read_frozen_value(frozen_reader *r) {
     return value;
 }
 
-// Memory for as many items as are announced, each of which takes at least `least` bytes; NULL if there are none.
+// Memory for as many items as are announced. Each takes at least `least` bytes in the message. NULL if there are none.
 static void *read_list(frozen_reader *r, uint32_t *count, size_t least, size_t size) {
     size_t most = (size_t)(r->bytes.end - r->bytes.next) / least;
     if (most > UINT32_MAX / 4) most = UINT32_MAX / 4;

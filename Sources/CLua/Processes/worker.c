@@ -179,7 +179,7 @@ static const clua_named_function *read_functions(message_reader *reader, size_t 
 
 const void *worker_class(uint64_t number) { return number > 0 ? (const void *)(uintptr_t)number : NULL; }
 
-// What is registered stays for ever.
+// A registration is permanent.
 static void register_something(lua_State *L, message_reader *reader) {
     clua_failure failure = {0};
     switch (message_byte(reader)) {
@@ -310,7 +310,7 @@ static void set_up(const clua_host *model, message_reader *reader) {
     send_status(status, &failure);
 }
 
-// Whatever the language's runtime does about faults, here the kernel ends the process at once, and the host says so.
+// The kernel ends the process at once at a fault, without the handlers of the language's runtime, and the host reports the fault.
 static void leave_faults_to_the_kernel(void) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) signal(faults[i], SIG_DFL);

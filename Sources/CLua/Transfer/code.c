@@ -17,7 +17,7 @@
 // another cache each time.
 #define PREPAID_AT_ONCE 64
 
-// What a state knows of a prototype. The record is valid only while `samples`, a weak table from prototype (light userdata) to one closure,
+// A state's knowledge of a prototype. The record is valid only while `samples`, a weak table from prototype (light userdata) to one closure,
 // has an entry: the closure then keeps the prototype alive. Otherwise the address may belong to another prototype by now, and the code is
 // only a candidate for comparison with a new dump.
 typedef struct record {
@@ -61,7 +61,7 @@ void clua_code_release(clua_code *code) {
     if (code != NULL) release(code, 1);
 }
 
-// Releases the reference of the state that made the code, and the references that nobody has received.
+// Releases the reference of the state that made the code, and the references that no state has received.
 static void let_go(clua_code *code) {
     if (code == NULL) return;
     int count = 1 + code->prepaid;

@@ -20,7 +20,7 @@ enum { CLUA_LINE_BYTES = 64 };  // size of a cache line
 typedef struct clua_code {
     atomic_int references;
     uint8_t apart_from_references[CLUA_LINE_BYTES];
-    int prepaid;  // references that nobody has received; belongs to the state that made the code
+    int prepaid;  // references that no state has received; belongs to the state that made the code
     uint8_t apart_from_prepaid[CLUA_LINE_BYTES];
     uint8_t *dump;     // as from string.dump, with debug information
     size_t dump_count;

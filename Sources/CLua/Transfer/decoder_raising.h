@@ -34,7 +34,7 @@ typedef struct decoder {
 static inline int malformed(decoder *d) { return reader_malformed(&d->reader); }
 static inline uint32_t read_count(decoder *d, size_t limit) { return reader_count(&d->reader, limit); }
 
-/// Pushes the next value. `depth` counts the objects around it. Whoever pushes more than scalars reserves stack slots.
+/// Pushes the next value. `depth` counts the objects around it. A function that pushes more than scalars reserves stack slots.
 void decode_value(decoder *d, int depth);
 
 /// Pushes the value whose tag, at most CLUA_TAG_STRING, was read. Needs 1 free stack slot.

@@ -98,7 +98,7 @@ static inline uint64_t mix(uint64_t value) {
     return (uint64_t)result ^ (uint64_t)(result >> 64);
 }
 
-// Nobody who does not know the secret can choose numbers with one hash.
+// Choosing numbers with equal hashes requires the secret.
 static uint32_t hash_number(uint64_t number) { return (uint32_t)mix(mix(number ^ clua_frozen_secret) ^ clua_frozen_secret >> 17); }
 
 // One to seven bytes as a number. Those of the same count are different numbers.

@@ -1,8 +1,8 @@
 // Frozen values: immutable tables, and what they contain, in memory of their own. All states of a process read them at once.
 //
-// opscript.freeze copies a value into one *owner*, which holds everything that was frozen together, and is counted. States see a table of it as
-// a userdata, its *view*, of which a state has one for each table. Parcels refer to tables, too. Nothing here changes after freezing but the
-// counts.
+// opscript.freeze copies a value into one *owner*, which holds everything that was frozen together, and is counted. States see each
+// of its tables as a userdata, the table's *view*. A state has one view for each table. Parcels refer to tables, too. Nothing here changes
+// after freezing but the counts.
 #ifndef CLUA_TRANSFER_FROZEN_H
 #define CLUA_TRANSFER_FROZEN_H
 
@@ -97,7 +97,7 @@ void clua_frozen_destroy(clua_frozen *owner);
 /// Memory of the owner, aligned to 16 bytes. `more` gets a block for it and for what comes later. NULL if memory has run out.
 void *frozen_allocate(clua_frozen *owner, size_t size, void *(*more)(void *context, size_t size), void *context);
 
-/// The number of slots of the index of a table with so many pairs, of which there is at least one.
+/// The number of slots of the index of a table with so many pairs, at least one.
 uint32_t frozen_index_size(uint32_t pair_count);
 
 /// Gives a table an index with so many slots: memory that it keeps. Returns false if two keys are equal.

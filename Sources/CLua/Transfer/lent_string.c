@@ -3,7 +3,7 @@
 #include "Transfer/lent_string_raising.h"
 #include "parcel.h"
 
-// What the allocator needs that lends one block, and then is replaced by the usual one.
+// The data of an allocator that lends one block, and then is replaced by the usual one.
 typedef struct loan {
     lua_State *L;
     lua_Alloc usual;

@@ -1,6 +1,6 @@
 // Lua strings in memory of the host: a large value that has come from elsewhere is not copied once more.
 //
-// Lua keeps a string's bytes behind a header, in one block. Whoever receives a string leaves room for the header. When Lua asks for the block,
+// Lua keeps a string's bytes behind a header, in one block. The receiver of a string leaves room for the header. When Lua asks for the block,
 // it gets that memory, and then copies the bytes onto themselves. A second state that needs the string has a copy. Saves a copy to new memory,
 // whose page faults take longer still: an argument of 100 MB takes 90 ms to a worker of a cluster, and 150 ms with the copy.
 #ifndef CLUA_LENT_STRING_RAISING_H

@@ -10,7 +10,7 @@
 // remembers no other objects.
 //
 // A rebuilt object is the first result of a function. The function and its arguments are in a table, which has the ordinal `arguments`. The
-// object itself appears only in FIXUP records, each of which says where it belongs: a table and a key, a function and an upvalue number, or
+// object itself appears only in FIXUP records. Each says where the object belongs: a table and a key, a function and an upvalue number, or
 // nil and a value number.
 #ifndef CLUA_PARCEL_FORMAT_H
 #define CLUA_PARCEL_FORMAT_H

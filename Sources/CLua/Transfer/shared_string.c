@@ -106,7 +106,7 @@ bool clua_hand_over_block(clua_state *state, void *block, size_t size) {
     if (string == NULL) return false;
     *link = string->next;
     table->count--;
-    // What was lent stays with whoever has lent it.
+    // A lent block stays with its lender.
     if (string->has_room == NULL) string->block = block; else atomic_store(string->has_room, true);
     clua_shared_string_release(string);
     return true;

@@ -1,4 +1,4 @@
-// Adopting a Lua state that somebody else has made, such as the interpreter `lua5.4`, as the state of a host.
+// Adopting a Lua state of another program, such as the interpreter `lua5.4`, as the state of a host.
 #ifndef CLUA_ADOPTION_H
 #define CLUA_ADOPTION_H
 
@@ -16,7 +16,7 @@ int clua_prepare_adoption(lua_State *L);
 /// a status with a message pushed; scripts may then have functions that use the record and `object`. Call clua_prepare_adoption before. Needs 1
 /// free stack slot. Never raises. O(n) in the objects of the state, because it looks for coroutines.
 ///
-/// What scripts have changed so far stays as it is. The state keeps its panic function, its warnings and the mode of its collector.
+/// Earlier changes of scripts stay as they are. The state keeps its panic function, its warnings and the mode of its collector.
 int clua_state_adopt(lua_State *L, void *object, const clua_host *host, clua_adoption adoption);
 
 /// Pushes the module if the state of `L` was adopted. Returns whether it was. Needs 2 free stack slots. Never raises.

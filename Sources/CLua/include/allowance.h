@@ -15,7 +15,7 @@ bool clua_allowance_spend(clua_allowance *allowance, size_t count);
 bool clua_allowance_is_spent(const clua_allowance *allowance);
 long long clua_allowance_limit(const clua_allowance *allowance);
 
-/// What is left, and an allowance of `limit` of which no more than that is left: for a process that has a part of it.
+/// The rest of an allowance, and an allowance of `limit` with such a rest: for a process that has a part of it.
 long long clua_allowance_left(const clua_allowance *allowance);
 clua_allowance *clua_allowance_rest(long long left, long long limit);
 

@@ -1,4 +1,4 @@
-// What the kernel keeps a worker process from. See docs/untrusted-scripts.md.
+// The calls that the kernel refuses to a worker process. See docs/untrusted-scripts.md.
 #ifndef CLUA_CONFINEMENT_H
 #define CLUA_CONFINEMENT_H
 

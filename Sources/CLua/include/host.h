@@ -1,5 +1,5 @@
-// What a host tells this layer about itself: its classes, its functions, and its callbacks. The folders below Calls reach the host through
-// these functions alone.
+// The description that a host gives this layer of itself: its classes, its functions, and its callbacks. The folders below Calls reach the
+// host through these functions alone.
 #ifndef CLUA_HOST_H
 #define CLUA_HOST_H
 
@@ -57,7 +57,7 @@ typedef struct clua_deferral {
     bool (*add)(lua_State *L, void *queue, struct clua_handle *handle);
 } clua_deferral;
 
-/// What an application registers while it runs, see registration.h. All zero if nothing can be registered.
+/// The registrations of an application while it runs, see registration.h. All zero if nothing can be registered.
 typedef struct clua_registering {
     clua_registered_function call;
     int object_kind;  // the kind of the objects of registered classes
@@ -76,7 +76,7 @@ typedef struct clua_script {
     size_t method_count;
 } clua_script;
 
-/// What scripts see of a host. All states of the host share it, and it outlives them.
+/// The part of a host that scripts see. All states of the host share it, and it outlives them.
 typedef struct clua_host {
     const clua_class *classes;
     size_t class_count;

@@ -17,7 +17,7 @@ typedef struct clua_digest {
     uint64_t low, high;
 } clua_digest;
 
-/// What one line of a function's source does. Lines without instructions are absent.
+/// The digest of one line of a function's source. Lines without instructions are absent.
 typedef struct clua_line {
     uint32_t number;
     uint64_t digest;  // independent of the number

@@ -7,10 +7,10 @@
 
 #include "allowance.h"
 
-/// What the state prints counts from now on. `output` must outlive the state. Never raises.
+/// Counts what the state prints from now on. `output` must outlive the state. Never raises.
 void clua_limit_output(lua_State *L, clua_allowance *output);
 
-/// Makes bodies see only the globals of a fresh state plus those of preludes and the host. What a module does to the globals is visible
+/// Makes bodies see only the globals of a fresh state plus those of preludes and the host. A module's changes of the globals are visible
 /// only to the bodies that require it. For worker states, before anything runs there. Never raises.
 void clua_separate_globals(lua_State *L);
 

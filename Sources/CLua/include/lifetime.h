@@ -19,7 +19,7 @@ void clua_state_close(lua_State *L);
 void clua_lua_close(lua_State *L);
 void clua_state_free(clua_state *state);
 
-/// The first step of clua_lua_close: the calling thread, and signals, have nothing more to do with the state. For a state that somebody else
+/// The first step of clua_lua_close: the calling thread, and signals, have nothing more to do with the state. For a state that another program
 /// closes.
 void clua_state_leave(lua_State *L);
 

@@ -23,7 +23,7 @@ typedef struct clua_reference {
     bool is_unowned;
 } clua_reference;
 
-/// What only few parcels need. All of it is owned.
+/// The parts that only few parcels need. All of it is owned.
 typedef struct clua_parcel_more {
     clua_reference *references;
     struct clua_shared_string **strings;  // long strings, which are not copied into the bytes

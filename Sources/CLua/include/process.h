@@ -46,7 +46,7 @@ typedef struct clua_process_run {
     unsigned processor_seconds;  // which the process may use from now on, before the kernel ends it; 0 for no limit
 } clua_process_run;
 
-/// What the host writes to the control socket of the process to stop a run. Repeating it does no harm.
+/// A message that the host writes to the control socket of the process to stop a run. Repeating it does no harm.
 typedef struct clua_stop_message {
     uint64_t serial;
     int32_t reason;  // a clua_stop_reason

@@ -174,7 +174,7 @@ int clua_push_named(lua_State *L, const char *name, clua_failure *failure);
 /// Pushes a string. Returns LUA_OK, or an error status and pushes nothing. Never raises. Needs 3 free stack slots, leaves 1.
 int clua_push_bytes(lua_State *L, const char *bytes, size_t count);
 
-/// Pushes `count` values, the first of which starts at `first`.
+/// Pushes the `count` values that start at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);
 
 /// Pushes a list of the keys of the table at `index`, which may be frozen.

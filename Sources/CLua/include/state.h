@@ -45,7 +45,7 @@ typedef struct clua_stop {
     const void *body;              // guarded: the running body, which a request must name
     struct clua_suspended_body *suspended;  // guarded: the bodies suspended around it, innermost first
     clua_command *commands;        // guarded: list, not owned
-    bool is_given_up;              // guarded: the body ignored a request, and nobody waits for it any more
+    bool is_given_up;              // guarded: the body ignored a request, and no thread waits for it any more
     _Atomic(int64_t) quiet_until;  // nanoseconds of the clock: until then, a signal does not set a hook again that is set
     struct clua_state *next_on_thread;  // list of the states of one thread; only that thread writes it
     atomic_int interrupt;  // the last interrupt signal, and whether it is pending; see interrupt.c
@@ -92,7 +92,7 @@ enum { CLUA_CACHED_CLOSURE_COUNT = 8 };
 // Some 200 values travel by name. About one in a hundred other values passes the filter and needs a lookup.
 enum { CLUA_FILTER_BITS = 14 };
 
-/// Calls: what the host does about a state that somebody else has made. All NULL for other states. None may raise.
+/// Calls: what the host does about a state of another program. All NULL for other states. None may raise.
 typedef struct clua_adoption {
     void *context;
     /// The state is about to be closed, and still works. Called once, in a coroutine of its own.
@@ -103,7 +103,7 @@ typedef struct clua_adoption {
     void (*stopping)(void *context);
 } clua_adoption;
 
-/// What the scripts of a state cannot use, as bits.
+/// The features that the scripts of a state cannot use, as bits.
 typedef enum clua_restriction {
     CLUA_NO_ENVIRONMENT = 1,    // LUA_PATH and similar variables have no effect
     CLUA_NO_FILES = 2,          // io, dofile, loadfile, os.remove, os.rename, os.tmpname

@@ -66,7 +66,7 @@ static inline const void *clua_body_of_call(const void *call) { return (const ch
 
 static inline bool clua_is_body_of_call(const void *body) { return ((uintptr_t)body & 1) != 0; }
 
-/// What the state's thread was running before clua_begin_body.
+/// The body that the state's thread was running before clua_begin_body.
 typedef struct clua_suspended_body {
     const void *body;
     int requested;

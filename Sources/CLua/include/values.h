@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 /// lua_next, for a traversal during which no code of Lua runs, so that nothing changes the table: the key always comes from the table, and
-/// nothing can raise. What allocates may run the collector, and with it finalizers. Needs 1 free stack slot.
+/// nothing can raise. An allocation may run the collector, and with it finalizers. Needs 1 free stack slot.
 static inline int clua_next(lua_State *L, int index) { return lua_next(L, index); }
 
 /// The bytes of the string at `index`, or NULL for any other type. Unlike lua_tolstring, it never converts a number in place. Never raises.

@@ -12,7 +12,7 @@
 /// Writes the bytes and the code of a parcel. `*bytes` comes from malloc. Returns false if memory has run out.
 bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count);
 
-/// Whether the function of a body has parameters, of which the first is its operation.
+/// Whether the function of a body has parameters. The first one is its operation.
 bool clua_wire_has_parameters(const clua_parcel *parcel);
 
 /// Where the first function of a parcel is defined, as in "<pipeline.lua:12>"; NULL if there is none. Lives as long as the parcel.
