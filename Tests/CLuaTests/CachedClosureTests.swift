@@ -67,7 +67,7 @@ import Testing
         #expect(receiver.hasReused(2))
     }
 
-    /// A closure is not reused when somebody may keep it, or when it shares its upvalues.
+    /// A closure is not reused when something may keep it, or when it shares its upvalues.
     @Test(arguments: [
         ("local n = 1; return function() local function f() return n end; return f() + 1 end", "2"),
         ("local t = {}; return function() t[#t + 1] = 1; return #t end", "1"),

@@ -3,7 +3,7 @@ import CTestSupport
 import Glibc
 import Testing
 
-/// What the kernel keeps a worker process from. Each test confines a process of its own.
+/// The calls that the kernel refuses to a worker process. Each test confines a process of its own.
 @Suite(.disabled(if: has_thread_sanitizer() || has_address_sanitizer(), "sanitizers need more calls and address space"))
 struct ConfinementTests {
     /// Confines a process, and calls `body` there.

@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    /// What is read of them can be used, written again and released.
+    /// The values that a reader finds in them can be used, written again and released.
     @Test func wrongBytesOfFrozenValuesAreRefused() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         var random = SeededGenerator(seed: seed)

@@ -71,7 +71,7 @@ import Testing
             #expect(try first.usedBytes() > count)
             #expect(try !decode(in: first))
             #expect(try !decode(in: second))
-            // What is sent on is not copied either, and outlives the string.
+            // A string that is sent on is not copied either, and its bytes outlive it.
             unsafe lua_pushvalue(first.lua, 1)
             let onward = try first.encode(1, as: CLUA_STORED)
             try first.run(Self.check, arguments: 1)

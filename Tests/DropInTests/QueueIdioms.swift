@@ -71,7 +71,7 @@ final class TitledBlocks: BlockOperation, @unchecked Sendable {
     }
 }
 
-/// What an object needs of a queue, so that tests can pass another.
+/// The part of a queue that an object needs, so that tests can pass a substitute.
 protocol BlockRunning: AnyObject {
     func addOperation(_ block: @escaping @Sendable () -> Void)
     func addBarrierBlock(_ barrier: @escaping @Sendable () -> Void)

@@ -8,7 +8,7 @@ actor Scripts {
     /// Suspends the caller while the script runs. The actor may do other things meanwhile.
     func run(_ source: String) async throws -> [LuaValue] { try await runtime.run(source) }
 
-    /// Calls that belong together: nobody else is inside between them.
+    /// Calls that belong together: no other thread is inside between them.
     func double(_ number: Int) async throws -> LuaValue {
         try await runtime.perform { runtime in
             try runtime.setGlobal("number", to: .integer(number))

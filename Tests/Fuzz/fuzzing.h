@@ -1,4 +1,4 @@
-// What the libFuzzer targets share: a host with one object, and the seeds, which are parcels.
+// Shared by the libFuzzer targets: a host with one object, and the seeds, which are parcels.
 #ifndef FUZZING_H
 #define FUZZING_H
 

@@ -153,7 +153,7 @@ static bool keep(lua_State *L, clua_parcel *parcel) {
     return is_kept;
 }
 
-// What another machine gets of a parcel. Objects and long strings are for the host.
+// The message for another machine that a parcel becomes. Objects and long strings are for the host.
 static bool travel(lua_State *L, clua_parcel *parcel) {
     (void)L;
     uint8_t *bytes;

@@ -1,10 +1,10 @@
-// A libFuzzer target for the host's side of worker processes. Whatever a process sends, the host must answer it or give the process up, run no
+// A libFuzzer target for the host's side of worker processes. The host must answer each message of a process or give the process up, run no
 // code of it, and lose nothing. `scripts/fuzz messages` builds and runs it.
 //
 //   messages --seeds=seeds.lua CORPUS          fuzzes
 //   messages --seeds=seeds.lua --write=CORPUS  writes initial conversations into a folder
 //
-// An input is what the process sends: messages, each of which is its kind (a byte), the number of bytes that follow (two, low byte first), and
+// An input is what the process sends: messages. Each is its kind (a byte), the number of bytes that follow (two, low byte first), and
 // these bytes.
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// A libFuzzer target for the decoder and for keys. Whatever the bytes of a parcel are, decoding must raise an error or give values that can be sent
+// A libFuzzer target for the decoder and for keys. For any bytes of a parcel, decoding must raise an error or give values that can be sent
 // again. `scripts/fuzz parcel` builds and runs it.
 //
 //   parcel --seeds=seeds.lua CORPUS          fuzzes

@@ -179,7 +179,7 @@ struct AwaitingTests {
         }
     }
 
-    /// What other code has put on the main queue is not stopped with the call that happens to wait there.
+    /// Operations of other code on the main queue are not stopped with the call that happens to wait there.
     @Test func cancellingACallSparesWhatRunsMeanwhile() async throws {
         try await withRuntime { runtime, passed async throws in
             let goOn = Gate()

@@ -249,7 +249,7 @@ import Testing
             local first = Operation.new { name = 'first', main = forward, arguments = { a, b } }
             local second = Operation.new { name = 'second', main = forward, arguments = { b, a } }
             queue:addOperations({ first, second }, true)
-            -- One gets the error; its end lets nobody send to the other one, which gets the next.
+            -- One gets the error. After its end no operation sends to the other one, which gets the next error.
             return first.error.message .. '\\n' .. second.error.message
             """)
         let text = try #require(messages.first?.text)

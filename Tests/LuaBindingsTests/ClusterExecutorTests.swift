@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    /// Calls `body` on a thread of its own, since it waits. What operations print opens the gate. Nothing keeps the worker in the end.
+    /// Calls `body` on a thread of its own, since it waits. The operations' output opens the gate. Nothing keeps the worker in the end.
     private func run(_ body: @escaping @Sendable (Cluster, Runtime, OperationQueue, Gate) throws -> Void) async throws {
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
             _ = TestThread {

@@ -49,7 +49,7 @@ import Testing
         "local f <close> = io.popen(\(stubborn)) while true do end",
         "local f <close> = io.popen(\(sleeping), 'w') f:write 'x' while true do end",
         "local f <close> = io.popen(\(writing), 'w') while true do f:write(('x'):rep(1000)) end", "io.popen(\(stubborn)):read 'a'",
-        // Nobody closes these files before the state is closed, which writes what is left.
+        // The script does not close these files. Closing the state writes the rest.
         "io.popen(\(sleeping), 'w'):write(('x'):rep(100)) while true do end", "io.popen(\(stubborn)) while true do end",
         "local f = io.popen(\(writing), 'w') while true do f:write(('x'):rep(1000)) end",
     ])

@@ -3,7 +3,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What a host decides about all states of a runtime.
+/// The host's settings for all states of a runtime.
 @Suite struct ConfigurationTests {
     private func withConfiguration<Result>(
         _ change: (inout Runtime.Configuration) -> Void, _ body: (Runtime) throws -> Result

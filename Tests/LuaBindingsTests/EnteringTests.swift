@@ -38,7 +38,7 @@ struct EnteringTests {
         #expect(throws: LuaError.self) { try runtime.run("return 1") }
     }
 
-    /// What a script keeps lives on when another thread enters: timers, completion blocks, observers, a suspended main queue.
+    /// The objects of a script live on when another thread enters: timers, completion blocks, observers, a suspended main queue.
     @Test func whatOneThreadStartedAnotherFinishes() throws {
         let runtime = try Runtime()
         defer { runtime.close() }

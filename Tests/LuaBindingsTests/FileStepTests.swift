@@ -86,7 +86,7 @@ import Testing
         #expect(folder.notes() == ["ran", "ran"])
     }
 
-    @Test("A wait for a file that somebody else makes ends with the operation's time")
+    @Test("A wait for a file that another process makes ends with the operation's time")
     func waitForOthers() throws {
         let folder = try StoreFolder()
         let script = """

@@ -8,7 +8,7 @@ import Testing
     import Glibc
 #endif
 
-/// The scripts of `Tests/Hostile`, each in a runtime with the sandbox and limits for scripts that nobody has read.
+/// The scripts of `Tests/Hostile`, each in a runtime with the sandbox and limits for untrusted scripts.
 @Suite struct HostileScriptTests {
     @Test func eachEndsAsItsFirstLineSaysAndHarmsNobody() async throws {
         let scripts = try HostileScript.all()
@@ -59,7 +59,7 @@ import Testing
 
     private static let generated = unsafe getenv("OPSCRIPT_HOSTILE").map { unsafe String(cString: $0) }
 
-    /// For `scripts/fuzz hostile`: each script of the folder in OPSCRIPT_HOSTILE may end as it likes, but must end and harm nobody.
+    /// For `scripts/fuzz hostile`: each script of the folder in OPSCRIPT_HOSTILE may end as it likes, but must end and do no harm.
     @Test(.enabled(if: generated != nil))
     func eachGeneratedScriptEndsAndHarmsNobody() async throws {
         await run(try HostileScript.all(in: try #require(Self.generated)), mayEndAnyhow: true)
@@ -103,7 +103,7 @@ private struct HostileScript: Sendable {
         return configuration
     }
 
-    /// What a body must find in the libraries, whoever has run before.
+    /// The contents of the libraries, which a body must find after any other body.
     private static let look = """
         local function look()
             assert(("x"):rep(3) == "xxx" and ("a,b"):find(",", 1, true) == 2 and string.format("%d", 7) == "7")
@@ -138,7 +138,7 @@ private struct HostileScript: Sendable {
                 opscript.OperationQueue.new():addOperation(op)
                 return op, opscript.Operation.new(look), opscript.Operation.new(look), opscript.Operation.new(look)
                 """, arguments: [.string(source), .string(name)])
-        // What the host adds is a run of its own, whatever the hostile run uses up.
+        // The host's operations are a run of their own, which does not pay for what the hostile run uses up.
         let operations = values.compactMap(\.operation), others = OperationQueue(engine: runtime.engine)
         others.addOperation(operations[1])
         let begin = ContinuousClock.now
@@ -182,7 +182,7 @@ private struct HostileScript: Sendable {
     private struct LuaValueError: Error {}
 }
 
-/// What the tests need of the file system.
+/// The few calls of the file system that the tests need.
 private enum FileNames {
     static func inFolder(_ path: String) throws -> [String] {
         guard let folder = unsafe opendir(path) else { throw Missing(path: path) }

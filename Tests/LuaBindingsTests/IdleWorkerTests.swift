@@ -6,7 +6,7 @@ import Testing
 
 /// A worker's thread and its Lua state stay while a callback is pending in the state, and end afterwards.
 @Suite struct IdleWorkerTests {
-    /// What a body on a worker sets up. Each line calls `tell` once `event` has started, or shortly after.
+    /// Things that a body on a worker sets up. Each line calls `tell` once `event` has started, or shortly after.
     @Test(arguments: [
         "opscript.after(0.02, tell)",
         "opscript.every(0.02, function(timer) timer:cancel() tell() end)",

@@ -8,7 +8,7 @@ import Testing
 
 private final class SignalCount: Sendable {
     let value = Atomic(0)
-    /// What the sender does: 0 when it waits for its turn, 1 before it sends the signal, 2 while the signal is sent and perhaps handled.
+    /// The sender's step: 0 when it waits for its turn, 1 before it sends the signal, 2 while the signal is sent and perhaps handled.
     let phase = Atomic(0)
 }
 

@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// What a body does to the libraries ends with the body.
+/// A body's changes to the libraries end with the body.
 @Suite struct IsolationTests {
     @Test(arguments: [
         "string.rep = nil", "local s = string s.rep = nil", "rawset(string, 'rep', nil)", "getmetatable('').__index.rep = nil",

@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// What a value looks like as Lua source.
+/// Values as Lua source.
 @Suite struct LuaLiteralTests {
     @Test(
         arguments: [

@@ -7,7 +7,7 @@ import Testing
 
 /// Runtimes that come and go leave nothing behind.
 @Suite struct ManyRuntimeTests {
-    /// What a process has of the things that a runtime could leave behind.
+    /// The numbers of things in the process that a runtime could leave behind.
     private struct Holdings {
         let bytes = allocated_bytes()
         let threads = entries(of: "/proc/self/task")
@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    /// What a runtime does before it is closed, in turn.
+    /// The uses of a runtime before it is closed, in turn.
     private static let scripts = [
         // Everything has ended.
         """

@@ -5,7 +5,7 @@ import Testing
 
 /// A runtime that a function of the host makes while a script of another one calls it.
 @Suite struct NestedRuntimeTests {
-    /// What a test closes, and in which order.
+    /// The runtimes that a test closes, in this order.
     private enum Order: CaseIterable { case innerFirst, outerFirst }
 
     /// The runtimes of a test. Its scripts have `inside(source)`, which runs a script in the inner runtime, and makes that at the first call.

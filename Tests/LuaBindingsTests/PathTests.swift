@@ -2,7 +2,7 @@ import LuaBindings
 import TestSupport
 import Testing
 
-/// What workers inherit from the main state.
+/// The settings that workers inherit from the main state.
 @Suite struct PathTests {
     @Test func changesOfThePathReachWorkers() throws {
         let first = try ModuleDirectory(["one": "return 'first'"]), second = try ModuleDirectory(["two": "return 'second'"])

@@ -4,7 +4,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What waits for the main state: how a host learns of it, and runs it.
+/// Work that waits for the main state: how a host learns of it, and runs it.
 struct PendingTests {
     private static let threeOperations = """
         ran = 0
@@ -44,7 +44,7 @@ struct PendingTests {
         }
     }
 
-    /// One job of the inbox runs many completion blocks, each of which counts.
+    /// One job of the inbox runs many completion blocks, and each of them counts.
     @Test func completionBlocksCount() throws {
         try withRuntime { runtime throws in
             let last = try runtime.operation(

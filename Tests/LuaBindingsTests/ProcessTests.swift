@@ -325,7 +325,7 @@ import Testing
                 """) == ["KILL", true])
     }
 
-    /// Nobody waits for the pipe that an orphan outside the group holds open.
+    /// The end of a program does not wait for the pipe that an orphan outside the group holds open.
     @Test func anOrphanInAGroupOfItsOwnKeepsNobodyWaiting() throws {
         #expect(
             try run(

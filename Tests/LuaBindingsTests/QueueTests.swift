@@ -2,7 +2,7 @@ import LuaBindings
 import OpEngine
 import Testing
 
-/// What scripts can do with queues.
+/// Queues in scripts.
 @Suite struct QueueTests {
     @Test func addingAListWaitsWhenItIsAsked() throws {
         try script(

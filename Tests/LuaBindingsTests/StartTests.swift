@@ -4,7 +4,7 @@ import Testing
 
 @testable import LuaBindings
 
-/// What a start does not do, so that a short script takes little time.
+/// Work that a start leaves out, so that a short script takes little time.
 @Suite struct StartTests {
     @Test func nothingOfAScriptWithoutOperationsMustBeStopped() throws {
         try withRuntime { runtime in

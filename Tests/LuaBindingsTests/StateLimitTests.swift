@@ -77,7 +77,7 @@ import Testing
             """
             local queue = opscript.OperationQueue.new()
             for round = 1, 5 do
-                -- What a module holds stays in the state.
+                -- The values that a module holds stay in the state.
                 local hoarder = queue:addOperation(function()
                     assert(package.loaded.hoard == nil)
                     package.loaded.hoard = {}

@@ -153,7 +153,7 @@ import Testing
                 after:waitUntilFinished()
                 assert(after.result == 'later x', after.error)
                 Download.later = nil
-                -- What is sent is what was there when it was added.
+                -- The body gets the values of the moment at which it was added.
                 queue.isSuspended = true
                 local first = queue:addOperation(call, d, 'describe')
                 function Download:describe() return 'again' end

@@ -21,7 +21,7 @@ import Testing
                     end
                 }
                 queue:addOperation(op):waitUntilFinished()
-                -- What it has added, however far it came.
+                -- The operations that it has added before it was stopped.
                 queue:cancelAllOperations()
                 local e = op.error
                 assert(op.isFinished and op.isCancelled and op.result == nil and e.kind == 'timeout' and e.operation == op)

@@ -304,7 +304,7 @@ import Testing
         #expect(tracker.alive == 0)
     }
 
-    /// Each thread starts and cancels timers. Whatever the order, no timer is lost, and all of them end.
+    /// Each thread starts and cancels timers. In any order, no timer is lost, and all of them end.
     @Test func timersAreStartedAndCancelledByManyThreads() throws {
         let tracker = LifetimeTracker()
         let io = IOThread()

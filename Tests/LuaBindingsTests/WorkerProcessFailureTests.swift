@@ -5,7 +5,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What ends or stops a worker process costs the operation that it runs, and nothing else.
+/// The end or the stop of a worker process costs the operation that it runs, and nothing else.
 @Suite struct WorkerProcessFailureTests {
     /// Ways in which native code ends its process, and what the operation's error says.
     @Test(arguments: [
@@ -297,7 +297,7 @@ import Testing
         #expect(values[1].text?.contains("call WorkerProcess.serveIfRequested() first in its main") == true, "\(values[1])")
     }
 
-    /// What a body sends may have a finalizer, which does not run in the state of the host that answers its calls.
+    /// A value that a body sends may have a finalizer, which does not run in the state of the host that answers its calls.
     @Test func finalizersOfABodyDoNotRunInTheHost() throws {
         var path = ""
         try withProcesses { runtime in

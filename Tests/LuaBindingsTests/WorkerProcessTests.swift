@@ -199,7 +199,7 @@ import Testing
         #expect(Set(log.entries) == ["the result true", "finished true", "timer Timer", "exit 0"])
     }
 
-    /// What a body in a process cannot do; each message names it.
+    /// The things that a body in a process cannot do. Each message names the thing.
     @Test func whatIsNotAvailableSaysSo() throws {
         try withProcesses { runtime in
             try runtime.run(

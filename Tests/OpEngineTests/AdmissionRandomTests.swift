@@ -13,7 +13,7 @@ import Testing
     }
 }
 
-/// What may be taken, and how much there is.
+/// The resources, and their amounts.
 private let keys = ["a", "b", "c"]
 private let resources = ["gpu": 2, "memory": 7]
 
@@ -48,7 +48,7 @@ extension Operation {
 private struct ThreadedRound {
     let seed: UInt64
 
-    /// What executes at this moment.
+    /// The operations that execute at this moment.
     private final class Tally: Sendable {
         let taken = Locked([String: Int]())
         let excess = Log<String>()

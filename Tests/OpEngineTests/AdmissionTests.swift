@@ -334,7 +334,7 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
-    /// The engine keeps keys that nobody has for reuse, until there are 128.
+    /// The engine keeps up to 128 unused keys for reuse.
     @Test func ofManyKeysNoneIsTakenTwice() {
         let simulation = Engine.Simulation(seed: 1)
         let queue = OperationQueue(engine: simulation.engine)

@@ -277,7 +277,7 @@ import Testing
             }
         }
         computing.waitUntilAllOperationsAreFinished()
-        // What a sanitizer does between, may block a body.
+        // The sanitizer's own work may block a body.
         let isSanitized = has_address_sanitizer() || has_thread_sanitizer()
         #expect(most.withLock { $0 } <= (isSanitized ? 2 : 1))
     }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import OpEngine
 
-/// What a recorder has passed on.
+/// The records that a recorder has passed on.
 private final class Records: OperationRecordReceiver {
     private let all = Locked<[OperationRecord]>([])
 
@@ -130,7 +130,7 @@ private final class Records: OperationRecordReceiver {
         }
         #expect(try !blocked(during: "declared").isEmpty)
         #expect(try !(blocked(during: "one") + blocked(during: "two")).isEmpty)
-        // Whoever was blocked has returned, in this order.
+        // Each blocked thread has returned, in this order.
         for worker in workers.keys {
             var isBlocked = false
             for record in records.list {
@@ -173,7 +173,7 @@ private final class Records: OperationRecordReceiver {
             for queue in queues { queue.waitUntilAllOperationsAreFinished() }
         }
         var (added, failures, last) = (0, 0, UInt64(0))
-        /// What each number waits for; an operation may have the number of one that was deallocated.
+        /// The dependencies of each number; an operation may have the number of one that was deallocated.
         var expected: [Int: String] = [:]
         var wrong: [String] = []
         for record in records.list {

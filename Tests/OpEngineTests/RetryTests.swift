@@ -253,7 +253,7 @@ private final class Flaky: Operation, @unchecked Sendable {
     }
 }
 
-/// Fails in the first attempts, each of which finishes on another thread.
+/// Fails in the first attempts. Each of them finishes on another thread.
 private final class AsyncFlaky: AsyncOperation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the class it inherits from is; the stored property is a constant.
     private let failures: Int

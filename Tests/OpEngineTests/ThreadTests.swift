@@ -122,7 +122,7 @@ import Testing
         #expect(log.entries == ["gone", "shut down"])
     }
 
-    /// Whichever thread writes, a host whose standard output is closed ends with the system's default signal.
+    /// A host whose standard output is closed ends with the system's default signal, no matter which thread writes.
     @Test func writingToAClosedPipeIsASignal() async {
         await #expect(processExitsWith: .signal(SIGPIPE)) {
             var ends: [Int32] = [-1, -1]

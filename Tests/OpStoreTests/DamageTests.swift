@@ -6,7 +6,7 @@ import StoreGraph
 import TestSupport
 import Testing
 
-/// What happens to a store that is not what it should be.
+/// Stores that are damaged, missing, or of another kind.
 @Suite struct DamageTests {
     /// Records ten values.
     private func fill(_ folder: Folder) throws {
@@ -88,7 +88,7 @@ import Testing
             }
             StoreGraph.write(bytes, to: folder.database)
             let store = folder.store()
-            // `run` compares the values. What was recorded before the damage was found is lost with it.
+            // `run` compares the values. Earlier records are lost with the damaged file.
             for _ in 0..<3 { for index in 0..<10 { _ = try run(store, index) } }
             for index in 0..<10 { #expect(try run(store, index) == nil, "round \(round) of OPSCRIPT_STORE_SEED=\(seed)") }
             store.close()
@@ -133,7 +133,7 @@ import Testing
         chmod(folder.path, 0o777)
         chmod(folder.path + "/.opscript", 0o555)
         defer { chmod(folder.path + "/.opscript", 0o755) }
-        // Whoever tests as root is somebody else there: root may write everything.
+        // A test that runs as root becomes another user there, because root may write everything.
         let user = getuid() == 0 ? 65534 : getuid()
         let run = try HostRun(folder, seed: 1, nodes: 12, ["user", "\(user)"])
         #expect(run.status == 2)

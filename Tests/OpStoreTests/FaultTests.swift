@@ -20,7 +20,7 @@ import Testing
             #expect(warnings.count <= 1, "change \(change): \(warnings)")
             if run.status == 2 { #expect(warnings.first?.contains("cannot be ") == true, "change \(change)") }
             #expect(run.output.filter { !$0.hasPrefix("the store ") } == expected.output, "change \(change)")
-            // The disk is well again. What was recorded is found, and nothing is damaged.
+            // The disk works again. The records are found, and nothing is damaged.
             let next = try HostRun(folder, seed: 5, nodes: 8)
             #expect(next.status == 0)
             #expect(next.output == expected.output, "change \(change)")

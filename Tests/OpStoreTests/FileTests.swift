@@ -140,7 +140,7 @@ import Testing
         #expect(try ran(folder, store, step) == nil, "it leads nowhere")
         folder.write("1", to: "other/e")
         #expect(try ran(folder, store, step) == "input 'e.c' is new")
-        // A name that matches no file any more is a change, even if nobody can say which.
+        // A name that matches no file any more is a change, although the message cannot name the file.
         folder.remove("b.c")
         folder.makeFolder("b.c")
         #expect(try ran(folder, store, step) == "input 'b.c' is not a file that can be read")
@@ -207,7 +207,7 @@ import Testing
                 #expect(work.begin().hit == nil)
                 folder.write("half", to: "out")
                 folder.write("half", to: "a.d")
-                // What is stopped ends without a word.
+                // A stopped step ends without a message.
                 if ends { work.end() } else { work.fail() }
                 #expect(folder.read("out") == (keeps ? "half" : nil))
                 #expect(folder.read("other") == (keeps ? "old" : nil))

@@ -4,7 +4,7 @@ import StoreGraph
 import TestSupport
 import Testing
 
-/// What is left of a process that is killed at any point, also in the middle of SQLite's writes.
+/// The store that a process leaves when it is killed at any point, also in the middle of SQLite's writes.
 ///
 /// OPSCRIPT_STORE_KILLS is the number of kills, OPSCRIPT_STORE_SEED repeats a run.
 @Suite struct KillTests {
@@ -56,7 +56,7 @@ import Testing
             return run
         }
         let run = try HostRun(folder, seed: seed, nodes: nodes)
-        // Not a wait for something: the kill is to come at a time that nobody has chosen.
+        // This waits for nothing: the process is killed at an arbitrary time.
         var pause = timespec(tv_sec: 0, tv_nsec: Int.random(in: 0..<25_000_000, using: &random))
         pselect(0, nil, nil, nil, &pause, nil)
         run.kill()
@@ -64,7 +64,7 @@ import Testing
         return run
     }
 
-    /// What is done must not run again before something is edited.
+    /// A finished step must not run again before a file is edited.
     private func check(_ run: HostRun, _ done: inout Set<Substring>, _ place: Comment) {
         _ = run.status
         for event in run.events {

@@ -5,7 +5,7 @@ import StoreGraph
 import TestSupport
 import Testing
 
-/// What is found again, and why not.
+/// Work that is found again, and the reasons when it is not.
 @Suite struct LookUpTests {
     @Test func aStepMayNameAPathTwice() throws {
         let folder = try Folder(), store = folder.store()

@@ -1,4 +1,4 @@
-// What the test programs of the library share. A check that fails is printed, and the program then ends with the status 1.
+// Shared by the test programs of the library. A check that fails is printed, and the program then ends with the status 1.
 #ifndef CHECK_H
 #define CHECK_H
 

@@ -1,7 +1,7 @@
 // Settings, and what becomes of user data.
 #include "check.h"
 
-// What a sink has been given.
+// The output that a sink has received.
 struct output {
   pthread_mutex_t lock;
   char text[1000];
@@ -79,7 +79,7 @@ void test_configurations(void) {
   CHECK(opscript_runtime_free(other));
   CHECK(atomic_load(&output.destroyed) == 1 && atomic_load(&errors.destroyed) == 2 && atomic_load(&loader_destroyed) == 1);
 
-  // Scripts that nobody has read.
+  // Untrusted scripts.
   configuration = opscript_configuration_new();
   opscript_configuration_set_untrusted(configuration);
   opscript_configuration_set_limit(configuration, OPSCRIPT_RUN_SECONDS, INFINITY);

@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-// What an explainer was told.
+// The explanations that an explainer has received.
 struct told {
   char last[200];
   int count;
@@ -40,7 +40,7 @@ static const char square[] =
   "opscript.OperationQueue.new():addOperation(op):waitUntilFinished()\n"
   "return tostring(op.result) .. ' ' .. tostring(op.isSkipped)";
 
-// What the operation has returned in a runtime of its own, and whether it was skipped.
+// The result of the operation in a runtime of its own, and whether it was skipped.
 static bool runs(const opscript_configuration *configuration, const char *expected) {
   opscript_error *error = NULL;
   opscript_runtime *runtime = opscript_runtime_new(configuration, &error);

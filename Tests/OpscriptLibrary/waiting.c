@@ -1,4 +1,4 @@
-// What waits for the main state, threads that take turns, the end, and calls without objects.
+// Work that waits for the main state, threads that take turns, the end, and calls without objects.
 #include "check.h"
 #include <poll.h>
 
@@ -194,7 +194,7 @@ void test_closed(void) {
   opscript_cancel_all(runtime);
   opscript_interrupt_all(runtime);
   CHECK(opscript_runtime_free(runtime));
-  // What came from it is still valid.
+  // Its values are still valid.
   CHECK_ERROR(opscript_queue_add(queue, operation, &error), OPSCRIPT_RUNTIME, "the engine was shut down");
   CHECK(is(table, "{a = {1}}") && opscript_queue_count(queue) == 0);
   opscript_queue_free(queue);

@@ -10,7 +10,7 @@ struct ChildProcess: Sendable {
     /// Held from creating a pipe until the program has started, so that no other program inherits the pipe.
     private static let starting = Mutex(())
 
-    /// Starts `program` with `arguments`, the first of which is its name. `streams` are the descriptors of its standard streams.
+    /// Starts `program` with `arguments`. The first one is its name. `streams` are the descriptors of its standard streams.
     init(program: String, arguments: [String], environment: [String], streams: [Int32]) throws {
         self = try Self.starting.withLock { _ in
             let life = try Self.openPipe()

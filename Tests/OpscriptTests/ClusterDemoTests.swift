@@ -1,6 +1,6 @@
 import Testing
 
-/// What shows and sets up clusters, beside the command itself.
+/// The scripts and files that show and set up clusters, beside the command itself.
 @Suite("Cluster demo")
 struct ClusterDemoTests {
     @Test("The demo builds a program although a worker is killed, and leaves a report and nothing else")

@@ -1,6 +1,6 @@
 import Testing
 
-/// What is seen of the operations that workers of a cluster run: in traces, in reports, in the row of progress and by `op:why()`.
+/// The views of operations that workers of a cluster run: in traces, in reports, in the row of progress and by `op:why()`.
 @Suite struct ClusterViewTests {
     /// Nine operations, one that fails twice, and one that depends on the nine.
     private static let script = """

@@ -84,7 +84,7 @@ struct InterruptionTests {
         for pid in pids { #expect(kill(pid, 0) != 0 && errno == ESRCH, "process \(pid) is still there") }
     }
 
-    @Test("What programs have started does not delay the end, even if nobody reaps it", arguments: ["INT", "TERM"])
+    @Test("Processes that programs have started do not delay the end, even if no process reaps them", arguments: ["INT", "TERM"])
     func grandchildren(name: String) throws {
         let script = """
             local child = opscript.process { "sh", "-c", "sleep 1000 & sleep 1000 & echo $! >&2; wait", stderr = "inherit" }

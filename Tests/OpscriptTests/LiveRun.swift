@@ -77,7 +77,7 @@ final class LiveRun {
     }
 }
 
-/// What an open page gets.
+/// The data that an open page gets.
 struct EventStream {
     private let client: RunningCommand
 

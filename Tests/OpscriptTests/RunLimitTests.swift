@@ -26,7 +26,7 @@ struct RunLimitTests {
         #expect(outcome == Outcome(status: 124, output: [], errors: Array(message.utf8)), "\(outcome)")
     }
 
-    @Test("After the timeout completion blocks run, and what nobody has read is reported")
+    @Test("After the timeout completion blocks run, and unread failures are reported")
     func timeoutCompletions() throws {
         let outcome = try run(
             ["--timeout=0.5"],
@@ -67,7 +67,7 @@ struct RunLimitTests {
             outcome.errorText.hasSuffix("opscript: operation 'bad' failed first: all others were cancelled (--fail-fast)\n"), "\(outcome)")
     }
 
-    @Test("--fail-fast holds for errors that somebody would read, and for the main queue")
+    @Test("--fail-fast holds for errors that would be read, and for the main queue")
     func failFastRead() throws {
         for queue in ["queue", "opscript.OperationQueue.main"] {
             let outcome = try run(

@@ -16,7 +16,7 @@ final class RunningCommand {
         (self.output, self.errors) = (LineReader(output.read), LineReader(errors.read))
     }
 
-    /// Ends a command that nobody has waited for.
+    /// Ends a command that no test has waited for.
     deinit {
         guard !hasEnded else { return }
         kill(child.identifier, SIGKILL)

@@ -1,6 +1,6 @@
 import Testing
 
-/// The options of finished work. What the store does is tested in OpStoreTests, what scripts ask in LuaBindingsTests.
+/// The options of finished work. OpStoreTests test the store, and LuaBindingsTests its use by scripts.
 @Suite("What the command line says about finished work")
 struct StoreCommandTests {
     /// Makes `out` of `in`, and prints what happened.

@@ -73,7 +73,7 @@ import Testing
         let attempt = try #require(log.attempts.first)
         #expect(attempt.started == 20 && attempt.left == 40 && attempt.busyTime == 20 && attempt.thread == RunLog.firstSlotThread)
         #expect(log.totals.clusterTime == 50 && log.totals.executing == 0 && log.totals.succeeded == 2)
-        // What the thread has spent on sending, and the operation that ran here.
+        // The time that the thread has spent on sending, and on the operation that ran here.
         #expect(log.totals.workerTime == 2 + 30 + 1 && log.operations[1].thread == 0)
         #expect(log.slots.capacity == 2 && log.slots.all.count == 1)
     }

@@ -11,7 +11,7 @@ local url, folder, seed, count = arg[1], arg[2], math.tointeger(arg[3]), math.to
 local largest, seconds = math.tointeger(arg[5]) or 2 << 20, tonumber(arg[6]) or 0
 local priorities = { "veryLow", "low", "normal", "high", "veryHigh" }
 
--- What a body can know of its dependencies. Those whose outcome chance decides have finished, and that is all.
+-- A body's knowledge of its dependencies. Those with a random outcome have only finished.
 local function combine(op, number)
   local sum = number
   for place, dependency in ipairs(op.dependencies) do

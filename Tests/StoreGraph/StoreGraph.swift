@@ -3,7 +3,7 @@ public import OpStore
 import Synchronization
 public import TestSupport
 
-/// A build of nodes that need sources and each other, with all that a step can have. What a node makes depends on nothing but what it needs,
+/// A build of nodes that need sources and each other, with all that a step can have. The output of a node depends only on what it needs,
 /// so two runs must make the same bytes.
 public struct StoreGraph: Sendable {
     struct Node: Sendable {
@@ -18,7 +18,7 @@ public struct StoreGraph: Sendable {
         var size: Int
     }
 
-    /// What happens to a node.
+    /// The events of a node.
     public enum Event: Hashable, Sendable {
         /// It was found in the store.
         case skipped(Int)
@@ -62,7 +62,7 @@ public struct StoreGraph: Sendable {
     /// Whether a node makes files.
     public func hasOutputs(_ node: Int) -> Bool { nodes[node].outputCount > 0 }
 
-    // MARK: What a test changes
+    // MARK: Changes by a test
 
     /// Returns when the clock that files get their times from has gone on: before that, a file that was just written may as well have been
     /// written after a body began.
@@ -98,7 +98,7 @@ public struct StoreGraph: Sendable {
             Self.write("version \(Int.random(in: 0..<3, using: &random))", to: "\(folder)/\(source)")
             return "changed \(source)"
         case 2 where nodes.allSatisfy({ !$0.hasDepfile || $0.sources.dropFirst().allSatisfy { "s\($0)" != source } }):
-            // A depfile does not name what is not there, so nobody would see that it comes back.
+            // A depfile does not name absent files, so the store would not notice that one returns.
             unlink("\(folder)/\(source)")
             return "removed \(source)"
         case 3:

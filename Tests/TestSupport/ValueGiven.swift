@@ -9,6 +9,6 @@ public func valueGiven<Value: Sendable>(_ begin: (@escaping @Sendable (Value) ->
             done.resume()
         }
     }
-    guard let value = given.withLock({ $0 }) else { fatalError("nobody has given a value") }
+    guard let value = given.withLock({ $0 }) else { fatalError("no value was given") }
     return value
 }

@@ -85,7 +85,7 @@ import Glibc
         }
     }
 
-    /// Decodes `parcel` with each byte changed to each other value. Whatever the status is, the state must survive.
+    /// Decodes `parcel` with each byte changed to each other value. The state must survive, with any status.
     func decodeWithWrongBytes(_ parcel: Parcel) {
         for index in parcel.bytes.indices {
             for byte in UInt8.min...UInt8.max where byte != parcel.bytes[index] {
@@ -181,7 +181,7 @@ struct ScriptError: Error, CustomStringConvertible {
         return unsafe Array(UnsafeBufferPointer(start: bytes, count: count))
     }
 
-    /// What another machine gets of a parcel without long strings and objects, with these bytes for its only frozen value. Nil if they are wrong.
+    /// The message for another machine: a parcel without long strings and objects, with these bytes for its only frozen value. Nil if they are wrong.
     func receivedElsewhere(frozen contents: [UInt8]) -> Parcel? {
         guard let frozen = unsafe clua_wire_read_frozen(contents, contents.count) else { return nil }
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0
@@ -192,5 +192,5 @@ struct ScriptError: Error, CustomStringConvertible {
     }
 }
 
-/// What a frozen value contains that cannot go to another machine.
+/// The parts of a frozen value that cannot be sent to another machine.
 struct FrozenRefusal: Error, Equatable { let message: String }

@@ -53,7 +53,7 @@ final class StoreFolder: Sendable {
         }
     }
 
-    /// What was decided since the last call: `NAME: skipped`, `NAME: runs: REASON`, `NAME: not recorded: REASON`.
+    /// The decisions since the last call: `NAME: skipped`, `NAME: runs: REASON`, `NAME: not recorded: REASON`.
     func explanations() -> [String] { explained.withLock { exchange(&$0, with: []) } }
 
     /// Runs a script in a runtime of its own, with everything that it leaves to run. The script has `queue`, `Operation`, `folder`, which is the path,

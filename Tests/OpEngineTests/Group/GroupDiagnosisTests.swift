@@ -2,7 +2,7 @@ import OpEngine
 import TestSupport
 import Testing
 
-/// What is said of groups and members that do not run, and of their progress.
+/// The reasons given for groups and members that do not run, and their progress.
 @Suite struct GroupDiagnosisTests {
     private let engine = Engine(workerCount: 1, hostMayAddOperations: false)
 
@@ -69,7 +69,7 @@ import Testing
         for member in members { member.finish() }
         // An addition tells a change, too, even if the fraction is as before.
         #expect(changes.entries.filter { $0[0] != $0[1] } == [[0, 0.5], [0.5, 0.75], [0.75, 1]])
-        // Whoever comes later begins with what is there then, also in groups inside.
+        // A later observer begins with the present members, also in groups inside.
         let (late, leaf) = (Log<[Double]>(), AsyncOperation())
         var inner = GroupOperation(operations: [leaf, BlockOperation {}], engine: simulation.engine)
         for _ in 0..<300 { inner = GroupOperation(operations: [inner], engine: simulation.engine) }

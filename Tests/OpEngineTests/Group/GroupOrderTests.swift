@@ -3,7 +3,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What the priority and the quality of service of a group mean for its members.
+/// The effect of a group's priority and quality of service on its members.
 @Suite struct GroupOrderTests {
     private func members(_ count: Int, _ name: String, _ log: Log<String>) -> [BlockOperation] {
         (0..<count).map { _ in BlockOperation { log.append(name) } }

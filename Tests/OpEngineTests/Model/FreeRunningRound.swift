@@ -2,8 +2,8 @@ import OpEngine
 import Synchronization
 import TestSupport
 
-/// Random operations and actions from several threads, on real workers of two engines. The order is unknown. What must hold in every
-/// order is checked where it happens; the rest is checked at the end.
+/// Random operations and actions from several threads, on real workers of two engines. The order is unknown. Each property that must hold in
+/// every order is checked where it can fail. The rest is checked at the end.
 ///
 /// An operation waits only for operations that were added before it, so all of them end once nothing is held.
 final class FreeRunningRound: Sendable {
@@ -268,7 +268,7 @@ final class FreeRunningRound: Sendable {
         gated.withLock { $0.isEmpty ? nil : $0.remove(at: choice % $0.count) }?.allow()
     }
 
-    // MARK: What must hold
+    // MARK: Properties that must hold
 
     private func ran(_ subject: Subject, in place: Place) {
         if subject.runs.wrappingAdd(1, ordering: .relaxed).oldValue != 0 { violations.append("\(subject.number) runs twice") }

@@ -72,7 +72,7 @@ extension LockStepRound {
         }
     }
 
-    // MARK: What the engine does
+    // MARK: Steps of the engine
 
     private func asked(_ one: Int) -> Operation.Condition.Answer {
         if isOver { return .holds }

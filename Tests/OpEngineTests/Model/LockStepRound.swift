@@ -20,7 +20,7 @@ final class LockStepRound: @unchecked Sendable {
     var isOver = false
     private let isTelling = TestLength.environment("OPSCRIPT_MODEL_TELL") == "1"
     private let tracker = LifetimeTracker()
-    /// What happened, to compare two runs with the same seed.
+    /// The events, to compare two runs with the same seed.
     private(set) var trace: [Int] = []
     private var completions: [Int] = []
     var failing: Set<Int> = []
@@ -433,9 +433,9 @@ final class LockStepRound: @unchecked Sendable {
         }
         for one in operations.indices where model.operations[one].inner != nil && canBeAdded(one) { add(one, to: 1) }
         settle()
-        // Nobody has anything, so whatever may run had its turn.
+        // No operation holds anything, so each that may run had its turn.
         let stuck = operations.indices.filter { model.mayRun($0) }
-        if !stuck.isEmpty && model.violations.isEmpty { model.violate("\(stuck) wait for what nobody has") }
+        if !stuck.isEmpty && model.violations.isEmpty { model.violate("\(stuck) wait for things that no operation holds") }
         for (index, queue) in queues.enumerated() {
             model.cancelAll(in: index)
             queue.cancelAllOperations()

@@ -1,6 +1,6 @@
 import OpEngine
 
-/// What an operation needs besides its dependencies: keys, resources, starts that a rate limit allows, conditions, and further attempts.
+/// The needs of an operation besides its dependencies: keys, resources, starts that a rate limit allows, conditions, and further attempts.
 extension ReferenceModel {
     struct Needs: Hashable {
         var keys: Set<String> = []
@@ -19,9 +19,9 @@ extension ReferenceModel {
             didSet { hasOrHadNeeds = hasOrHadNeeds || !needs.isEmpty }
         }
         private(set) var hasOrHadNeeds = false
-        /// What it has taken. Nothing if it was started by hand.
+        /// The needs that it has taken. Empty if it was started by hand.
         var taken = Needs()
-        /// What its condition will say; nil if it has none, or if that was asked.
+        /// The future answer of its condition; nil if it has none, or if the condition was asked.
         var condition: Answer?
         /// How often it may run.
         var attempts = 1
@@ -32,7 +32,7 @@ extension ReferenceModel {
         var pauseEnd: ContinuousClock.Instant?
     }
 
-    // MARK: What users do
+    // MARK: Actions of users
 
     /// Whether there is as much as the operation needs, so that a queue takes it.
     func suffices(for one: Int) -> Bool { operations[one].admission.needs.resources.allSatisfy { $0.value <= resources[$0.key] ?? 0 } }
@@ -48,7 +48,7 @@ extension ReferenceModel {
         (queues[queue].rate, queues[queue].starts, queues[queue].isOrWasLimited) = (rate, [], true)
     }
 
-    // MARK: What the engine does
+    // MARK: Steps of the engine
 
     /// The engine asks the condition.
     mutating func ask(_ one: Int) -> Answer {
@@ -95,7 +95,7 @@ extension ReferenceModel {
         return operation.admission.attempt > 0 && !operation.isExecuting && !operation.isFinished && !operation.isCancelled
     }
 
-    // MARK: What follows
+    // MARK: Consequences
 
     /// Whether nothing that the operation needs is missing.
     func isAdmitted(_ one: Int) -> Bool {

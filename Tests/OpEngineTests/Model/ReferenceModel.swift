@@ -82,7 +82,7 @@ struct ReferenceModel {
 
     init(flaw: Flaw? = nil, now: @escaping () -> ContinuousClock.Instant) { (self.flaw, self.now) = (flaw, now) }
 
-    // MARK: What users do
+    // MARK: Actions of users
 
     mutating func add(_ batch: [Int], to queue: Int, isBarrier: Bool = false) {
         for one in batch {
@@ -181,7 +181,7 @@ struct ReferenceModel {
         cancelIfUnlucky(one)
     }
 
-    // MARK: What the engine does
+    // MARK: Steps of the engine
 
     /// The body begins. `byHand` is true when it was started with `start`.
     mutating func start(_ one: Int, byHand: Bool) {
@@ -245,7 +245,7 @@ struct ReferenceModel {
         }
     }
 
-    // MARK: What follows
+    // MARK: Consequences
 
     /// Whether the queue may start the operation now. `precedes` decides which of several comes first.
     func mayRun(_ one: Int) -> Bool {

@@ -11,9 +11,9 @@ final class HostRun {
 
     /// 0: everything is recorded; 2: not all of it; 137: it was killed. Waits for the end.
     private(set) lazy var status: Int32 = process.wait()
-    /// What happened, in order: "runs 3 never ran", "done 3", "skipped 4".
+    /// The events, in order: "runs 3 never ran", "done 3", "skipped 4".
     var events: [String] { lines(log) }
-    /// What it printed: warnings, and what was made if it came to its end.
+    /// Its output: warnings, and the results if it reached its end.
     var output: [String] { lines(printed) }
 
     /// - Parameter fate: The last arguments of the program.

@@ -93,7 +93,7 @@ extension ClusterTests {
                 cluster.server.end()
                 try cluster.server.start()
                 cluster.server.send(SIGSTOP)
-                // What goes on meanwhile.
+                // The bodies go on meanwhile.
                 _ = try Command.shell("exec sleep 1").run()
                 cluster.server.send(SIGCONT)
                 return (try run.wait(seconds: 60), run.lines)
@@ -116,7 +116,7 @@ extension ClusterTests {
                     print("sum " .. sum)
                     """)
                 if isCut { cluster.proxy?.cut() } else { cluster.proxy?.freeze() }
-                // What goes on meanwhile.
+                // The bodies go on meanwhile.
                 _ = try Command.shell("exec sleep 1").run()
                 cluster.proxy?.heal()
                 return (try run.wait(seconds: 60), run.lines)

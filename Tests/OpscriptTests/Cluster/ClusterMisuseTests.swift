@@ -21,7 +21,7 @@ extension ClusterTests {
         @Test("A cluster on another machine needs TLS, credentials and a key, which is said before anybody connects", arguments: commands)
         func insecure(words: [String]) throws {
             var command = Command.opscript()
-            // Nobody has this address: connecting would take long.
+            // No machine has this address: connecting would take long.
             let url = "nats://192.0.2.1:4222"
             command.arguments = words.first == "-e" ? ["--cluster", url] + words : words + ["--cluster", url]
             command.timeout = 10
@@ -50,7 +50,7 @@ extension ClusterTests {
                     && outcome.errorText.contains("No such file or directory"), "\(outcome)")
         }
 
-        @Test("A server whose address nobody knows is named", arguments: commands)
+        @Test("A server whose address is unknown is named", arguments: commands)
         func unknownHost(words: [String]) throws {
             var command = Command.opscript()
             let given = ["--insecure", "--cluster", "nats://nowhere.invalid"]

@@ -48,7 +48,7 @@ extension ClusterTests {
             #expect(outcome.lines.last?.count == 200_000)
         }
 
-        @Test("What commands of 'os.execute' write comes home, while they run")
+        @Test("The output of commands of 'os.execute' arrives at home while they run")
         func commands() async throws {
             let (outcome, run) = try await TestCluster.run(workers: 1, slots: 1) { cluster in
                 let directory = try ScratchDirectory()
@@ -84,7 +84,7 @@ extension ClusterTests {
         }
 
         @Test(
-            "A script whose output nobody reads ends, as at home, whoever writes it",
+            "A script whose output has no reader ends, as at home, no matter which process writes it",
             arguments: ["print(i)", "opscript.OperationQueue.new():addOperation(function() print(i) end):waitUntilFinished()"])
         func brokenPipe(writing: String) async throws {
             let outcome = try await TestCluster.run(workers: 1) { cluster in

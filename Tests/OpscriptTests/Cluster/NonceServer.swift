@@ -19,7 +19,7 @@ final class NonceServer: Sendable {
         startThread { [self] in serve() }
     }
 
-    /// What each connection has said first.
+    /// The first line of each connection.
     var words: [String] { received.withLock { $0 } }
 
     private func serve() {

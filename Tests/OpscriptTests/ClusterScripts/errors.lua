@@ -1,4 +1,4 @@
--- Errors, with their values and tracebacks, and those that nobody reads.
+-- Errors, with their values and tracebacks, and unread ones.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new "errors"
 local function show(op)

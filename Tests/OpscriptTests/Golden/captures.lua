@@ -1,4 +1,4 @@
--- What would travel with a function, and which of it cannot be sent.
+-- The values that would travel with a function, and those that cannot be sent.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
 local function show(title, f)

@@ -23,7 +23,7 @@ queue:addOperations({ async, fatal }, true)
 print(async.result, #async.attempts, async.attempts[2].value.n)
 print(fatal.attempt, fatal.error.value.n, fatal.isCancelled)
 
--- Cancelling ends a pause. The last error counts, and nobody reads it.
+-- Cancelling ends a pause. The last error counts, and stays unread.
 local paused = Operation.new { name = "paused", retry = { attempts = 2, delay = 3600 }, main = function() error "first" end }
 queue:addOperation(paused)
 while #paused.attempts == 0 do opscript.sleep(0.001) end

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Progress on a terminal")
 struct ProgressTests {
-    /// 40 operations, four of which wait for a file; they print the lines "line 1" to "line 40".
+    /// 40 operations. Four of them wait for a file. They print the lines "line 1" to "line 40".
     private static let script = """
         local directory = os.getenv 'XDG_STATE_HOME'
         local queue = opscript.OperationQueue.new { maxConcurrentOperationCount = 2 }
