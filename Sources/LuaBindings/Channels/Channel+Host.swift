@@ -1,7 +1,7 @@
 import CLua
 @_spi(Locking) import OpEngine
 
-/// What the host sends and receives.
+/// Sending and receiving by the host.
 extension Channel {
     /// Sends values as one message, unless the channel is full.
     ///
@@ -34,7 +34,7 @@ extension Channel {
         do throws(Failure) { return try unsafe main.values(of: item.parcel) } catch { throw LuaError(error, value: nil) }
     }
 
-    /// Takes the next message, as soon as there is one. Suspends the task. What a script has sent is copied by a thread of the runtime when no
+    /// Takes the next message, and suspends the task until one arrives. A message of a script is copied by a thread of the runtime when no
     /// other one is inside, as by `Runtime.perform`.
     ///
     /// - Returns: the values that were sent together; nil when the channel is closed and empty.

@@ -4,7 +4,7 @@ import OpEngine
 extension Channel {
     /// One message: what one call has sent.
     @safe struct Item {
-        /// From a script; without values if the host has sent the message. Whoever has the item owns what the parcel owns.
+        /// From a script; without values if the host has sent the message. The holder of the item owns the contents of the parcel.
         var parcel = unsafe clua_parcel()
         /// From the host; nil if a script has sent the message.
         var values: [LuaValue]?
@@ -59,7 +59,7 @@ extension Channel {
             swap(&item, &items[first])
             first = first + 1 == items.count ? 0 : first + 1
             count -= 1
-            // What was needed once may never be needed again.
+            // A large buffer may never be needed again.
             if count == 0, items.count > 1024 { (items, first) = ([], 0) }
             return item
         }
@@ -82,7 +82,7 @@ extension Channel {
 
         // MARK: waiters
 
-        /// Whether nobody has to wait with this purpose.
+        /// Whether a thread with this purpose need not wait.
         func isReady(for purpose: Waiter.Purpose) -> Bool { isClosed || (purpose == .toSend ? !isFull : count > 0) }
 
         /// Puts the waiter on the list if it has to wait, and returns false then.

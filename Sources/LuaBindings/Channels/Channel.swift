@@ -22,7 +22,7 @@ public final class Channel: LuaObject {
     /// Makes a channel for a runtime's scripts. Closing the runtime closes it.
     ///
     /// - Parameters:
-    ///   - capacity: how many messages may wait for a receiver, 1 or more. Who sends more waits.
+    ///   - capacity: how many messages may wait for a receiver, 1 or more. A sender of more waits.
     ///   - name: the name in messages.
     ///   - runtime: the runtime.
     public convenience init(capacity: Int = 100, name: String? = nil, in runtime: Runtime) {
@@ -45,7 +45,7 @@ public final class Channel: LuaObject {
         core.usage.returnChannelBytes(Self.ownBytes)
     }
 
-    /// What a channel without values counts as; see `Runtime.Limits.channelBytes`.
+    /// The bytes that a channel without values counts as; see `Runtime.Limits.channelBytes`.
     static let ownBytes = 256
 
     /// The number of messages that wait for a receiver.
@@ -123,7 +123,7 @@ public final class Channel: LuaObject {
         next?.wake()
     }
 
-    /// What the operation waits for, as in `to receive from channel 'lines'`; nil if it does not wait for this channel.
+    /// A text that says why the operation waits, as in `to receive from channel 'lines'`; nil if it does not wait for this channel.
     func purposeOfWait(of operation: Operation) -> String? {
         let purpose = buffer.withLock { buffer in buffer.waiters.first { $0.operation === operation }?.purpose }
         return purpose.map { description(of: $0) }

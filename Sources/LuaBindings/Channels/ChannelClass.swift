@@ -191,7 +191,7 @@ enum ChannelClass {
         var isReady = false, givesUp = true
         defer { channel.leave(waiter, givesUp: givesUp) }
         let outcome = try state.wait(deadline: deadline) {
-            // What this thread runs before it sleeps may take long, or wait for what the channel has.
+            // Jobs that this thread runs before it sleeps may take long, or wait for a message of this channel.
             isReady = state.inbox.hasWork ? channel.isReadyNow(for: waiter) : channel.isReady(for: waiter)
             return isReady
         }

@@ -267,7 +267,7 @@ private struct CTexts {
         bytes.append(0)
     }
 
-    /// What was appended, by its index in the order of appending.
+    /// An appended item, by its index in the order of appending.
     @unsafe
     struct Pointers {
         fileprivate let all: UnsafeBufferPointer<UnsafePointer<CChar>?>

@@ -1,7 +1,7 @@
 import CLua
 @_spi(Subclassing) import OpEngine
 
-/// What operations need besides their dependencies, as scripts write it: `exclusive`, `needs`, `retry`, conditions, resources and rate limits.
+/// The needs of operations besides their dependencies, as scripts write them: `exclusive`, `needs`, `retry`, conditions, resources and rate limits.
 extension Call {
     // MARK: of an operation
 

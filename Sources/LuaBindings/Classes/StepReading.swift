@@ -1,7 +1,7 @@
 import CLua
 import OpStore
 
-/// What operations ask the store, as scripts write it: `memoize`, `inputs`, `outputs` and what goes with them.
+/// The questions of operations to the store, as scripts write them: `memoize`, `inputs`, `outputs` and the options of these.
 extension Call {
     private static let optionsOfSteps: [OperationClass.Option] = [.memoize, .inputs, .outputs, .depfile, .env, .version, .keepOnFailure]
 

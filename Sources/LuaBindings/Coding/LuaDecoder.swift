@@ -31,7 +31,7 @@ public struct LuaDecoder: Sendable {
 }
 
 extension Mismatch {
-    /// What a type's own `init(from:)` or `encode(to:)` has thrown.
+    /// The error that a type's own `init(from:)` or `encode(to:)` has thrown.
     init(_ error: any Error) {
         switch error {
         case let mismatch as Mismatch: self = mismatch

@@ -10,7 +10,7 @@ private final class WaitingThreadExecutor: TaskExecutor {
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         let isPosted = inbox.post { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-        // After the end of the thread nobody waits. The task is cancelled, and ends anywhere.
+        // After the end of the thread no code waits for the task. It is cancelled, and ends on any thread.
         if !isPosted { globalConcurrentExecutor.enqueue(ExecutorJob(job)) }
     }
 }
@@ -24,7 +24,7 @@ final class AsyncCall<Value: Sendable>: Sendable {
 
     var isOver: Bool { outcome.withLock { $0 != nil } }
 
-    /// What the function has returned or thrown. Once, when the call is over.
+    /// The value or the error of the function. Once, when the call is over.
     func result() throws -> Value? { try outcome.withLock { $0.take() }?.get() }
 
     /// Starts the function on the thread of `inbox`, and calls `ended` when it has ended.
@@ -46,7 +46,7 @@ extension LuaState {
     /// signal.
     func wait<Value>(for call: AsyncCall<Value>) throws -> Value {
         let (engine, inbox) = (core.engine, self.inbox)
-        // What the task does can end any wait, so none is reported as one that can never end.
+        // The task can end any wait, so no wait is reported as one that can never end.
         engine.hold()
         let task = call.start(on: inbox) {
             inbox.wake()

@@ -33,7 +33,7 @@ final class HostFunction: Sendable {
     }
 }
 
-/// What the runtime gives to each of its states, in this order.
+/// The registrations that the runtime applies to each of its states, in this order.
 enum Registration {
     case function(HostFunction)
     case hostClass(HostClass)

@@ -20,7 +20,7 @@ public struct LuaCall: ~Copyable {
     /// A variable of the caller.
     private let progress: UnsafeMutablePointer<Progress>
 
-    /// What a call has done so far.
+    /// The progress of a call.
     @safe
     struct Progress {
         var resultCount: Int32 = 0
@@ -42,7 +42,7 @@ public struct LuaCall: ~Copyable {
 
     private var call: Call { unsafe Call(lua: lua, state: state) }
 
-    /// The stack index of an argument. What is pushed follows the arguments, so a position after them must not reach it.
+    /// The stack index of an argument. Pushed values follow the arguments, so a position after the arguments must not reach them.
     @inline(__always)
     private func slot(_ index: Int) -> Int32 { isArgument(index) ? Int32(truncatingIfNeeded: index) : Int32.max }
 
@@ -130,7 +130,7 @@ public struct LuaCall: ~Copyable {
         slot(index) == .max ? nil : call.hostObjectIfAny(at: slot(index)) as? Object
     }
 
-    /// What a message calls an argument.
+    /// The name of an argument in messages.
     func found(at index: Int) -> String { type(at: index) == LUA_TNONE ? "no value" : Grammar.indefinite(call.typeName(at: slot(index))) }
 
     /// The number of elements of a table, as `#` counts them without metamethods. Copies nothing.

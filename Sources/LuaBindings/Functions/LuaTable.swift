@@ -1,13 +1,13 @@
 import CLua
 
-/// A table of a script, which a function of the host reads where it is. What is read is copied, and nothing else of the table; metamethods
+/// A table of a script, which a function of the host reads in place. Only the values that are read are copied; metamethods
 /// are not called.
 ///
 /// ```swift
 /// try runtime.register("lastPrice") { (orders: LuaTable) in try orders[orders.count, "price"] }
 /// ```
 ///
-/// For large tables of which a function needs little. Where it needs most of it, a `Decodable` type or a `LuaValue` costs less: each read
+/// For functions that need little of a large table. Where a function needs most of it, a `Decodable` type or a `LuaValue` costs less: each read
 /// here finds its value anew.
 ///
 /// It is valid while the call runs whose argument it is, and only on its thread: afterwards, reading throws an error. Frozen tables are

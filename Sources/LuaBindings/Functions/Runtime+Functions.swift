@@ -2,7 +2,7 @@ import OpEngine
 
 /// Functions of the host. Each is a global function of every state, from then on.
 ///
-/// The thread of the calling state calls the function, so several calls may run at once. What a function throws becomes a Lua error at the
+/// The thread of the calling state calls the function, so several calls may run at once. An error that a function throws becomes a Lua error at the
 /// call, with the position of the caller. If no script handles the error, it reaches the host as a `LuaError` or an `OperationFailure` with
 /// Lua's traceback, whose `underlyingError` is what the function has thrown.
 extension Runtime {

@@ -15,7 +15,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `start` writes `pointer`, `owner` and `activity` once, before any thread but the I/O thread
     // has this object. The I/O thread reads `activity` only, which was written before it got the object. All other fields are constant, locked or atomic.
 
-    /// What messages call the process.
+    /// The name of the process in messages.
     let name: String
     /// Seconds after which the process is ended; nil for no limit.
     let timeout: Double?
@@ -164,7 +164,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         }
     }
 
-    /// What the process wrote to stdout (`index` 0) or stderr (1); nil if that was not captured. The bytes are valid as long as this object
+    /// The output of the process to stdout (`index` 0) or stderr (1); nil if that was not captured. The bytes are valid as long as this object
     /// lives.
     func output(_ index: Int, of result: cio_result) -> clua_item? {
         let (bytes, count) = unsafe index == 0 ? (result.outputs.0, result.output_counts.0) : (result.outputs.1, result.output_counts.1)

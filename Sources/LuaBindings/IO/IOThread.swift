@@ -90,7 +90,7 @@ final class IOThread: Sendable {
     }
 }
 
-/// A reference to the loop. Whoever uses the loop holds one, even after the loop was stopped.
+/// A reference to the loop. Each user of the loop holds one, even after the loop was stopped.
 // Safety: `@unchecked Sendable` because the pointer is a constant, and C locks what it points to.
 @safe
 private final class Loop: @unchecked Sendable {
@@ -121,7 +121,7 @@ private final class IOCallback: Sendable {
     }
 }
 
-/// A timer of an `IOThread`. The timer keeps firing even if nobody holds this object.
+/// A timer of an `IOThread`. The timer keeps firing even if no reference to this object is left.
 // Safety: `@unchecked Sendable` because the pointer is a constant, and C locks what it points to.
 @safe
 final class IOTimer: @unchecked Sendable {

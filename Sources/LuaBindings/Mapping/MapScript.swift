@@ -33,7 +33,7 @@ enum MapScript {
 
         -- MARK: on a worker
 
-        -- What a batch has done. If an error ends the batch, its operation keeps this.
+        -- The results of a batch. If an error ends the batch, its operation keeps this.
         local Part = {
           __close = function(part)
             if not part.isWhole then part.op.doneBefore = { results = part.results, count = part.count } end
@@ -67,7 +67,7 @@ enum MapScript {
 
         -- MARK: inputs
 
-        -- What is known of the iterators that this file has made: how to close one, and whether its values follow an index.
+        -- The iterators that this file has made: how to close one, and whether its values follow an index.
         local streams = setmetatable({}, { __mode = "k" })
 
         local Closer = { __close = function(closer) closer.close() end }
@@ -244,7 +244,7 @@ enum MapScript {
 
         local function readErrorLater(op) op.completionBlock = readError end
 
-        -- Cancels what is left. Nobody will ask for the errors of what executes, so they count as read.
+        -- Cancels the other operations. The errors of those that execute count as read, because no code can ask for them.
         function Map:close()
           self.hasInputs, self.hasProblem = false, false
           for _, batch in ipairs(self.batches) do

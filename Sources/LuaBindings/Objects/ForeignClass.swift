@@ -3,7 +3,7 @@
 /// An object of a host in another language. Its class is chosen when it is made; it is not a type of Swift.
 package final class ForeignObject: LuaObject {
     package let objectClass: ForeignClass
-    /// What the host knows the object by.
+    /// The host's number or pointer for the object.
     package let content: any Sendable
 
     package init(_ content: any Sendable, of objectClass: ForeignClass) { (self.content, self.objectClass) = (content, objectClass) }
@@ -15,7 +15,7 @@ package final class ForeignObject: LuaObject {
     }
 }
 
-/// What scripts see of a class of objects of a host in another language.
+/// A class of objects of a host in another language, as scripts see it.
 package final class ForeignClass: Sendable {
     package typealias Function = @Sendable ([LuaValue]) throws -> [LuaValue]
 

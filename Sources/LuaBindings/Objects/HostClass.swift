@@ -4,7 +4,7 @@ import CLua
 /// A registered class of the host, in the form that C reads.
 @safe
 final class HostClass: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because all fields are constant; nobody writes to what they point to.
+    // Safety: `@unchecked Sendable` because all fields are constant, and so is the memory that they point to.
 
     typealias Body = @Sendable (borrowing LuaCall) throws -> Void
 
@@ -67,7 +67,7 @@ final class HostClass: @unchecked Sendable {
         name.hasPrefix("__") && !["__index", "__newindex", "__gc", "__mode", "__metatable", "__name", "__transfer"].contains(name)
     }
 
-    /// Calls `body` with the description that C reads. What it points to stays valid as long as this object.
+    /// Calls `body` with the description that C reads. Its pointers stay valid as long as this object.
     func withDescription(_ body: (UnsafePointer<clua_object_class>) -> Int32) -> Int32 {
         unsafe name.withCString { name in
             var description = unsafe clua_object_class()

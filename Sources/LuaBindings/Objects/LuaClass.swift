@@ -1,4 +1,4 @@
-/// What scripts see of a class of the host: functions, methods, properties and metamethods.
+/// A class of the host, as scripts see it: functions, methods, properties and metamethods.
 ///
 /// ```swift
 /// final class Account: LuaObject {
@@ -73,7 +73,7 @@ public struct LuaClass<Object: LuaObject>: Sendable {
         }
     }
 
-    /// Adds a metamethod, such as `__add`, `__call` or `__tostring`. An operator gets both operands, either of which may be the object.
+    /// Adds a metamethod, such as `__add`, `__call` or `__tostring`. An operator gets both operands. Either may be the object.
     ///
     /// Traps for `__index` and `__newindex`, which are what properties and methods are for, and for `__gc`, `__mode` and `__metatable`:
     /// the object ends in Swift.

@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// What a state does for its observations.
+/// The part of a state in its observations.
 extension LuaState {
     /// Calls the function of an observation with a change.
     func tell(_ observation: Observation, _ notice: ChangeNotice, of object: AnyObject) {

@@ -14,7 +14,7 @@ import Synchronization
 final class Observation: @unchecked Sendable {
     let state: LuaState
     let keyPath: String
-    /// What the calls of the function belong to.
+    /// The owner of the calls of the function.
     let group: Runtime.Group?
     /// The budget of the code that has begun to observe.
     let budget: RunBudget?
@@ -97,7 +97,7 @@ final class Observation: @unchecked Sendable {
         if isActive && !hasEnded { pin(operation) }
     }
 
-    /// Unpins the handle, because nobody else can reach the operation.
+    /// Unpins the handle, because no other code can reach the operation.
     func stopAwaiting(endOf operation: Operation) { unpin(operation) }
 
     private func end(of operation: Operation) {

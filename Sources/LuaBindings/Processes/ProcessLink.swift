@@ -44,7 +44,7 @@ final class ProcessLink: @unchecked Sendable {
     private let core: RuntimeCore
     private let life = Guarded<Life?>(nil)
     private var serial: UInt64 = 0
-    /// What the process has taken over of what the runtime has published.
+    /// The published settings of the runtime that the process has taken over.
     private var appliedVersion = 0
     private var registrationCount = 0
     private var preludeCount = 0
@@ -112,7 +112,7 @@ final class ProcessLink: @unchecked Sendable {
     /// Starts the process, unless it runs.
     func start(for state: LuaState) throws(Failure) { _ = try unsafe started(for: state) }
 
-    /// Makes the process ready for a callback of a script. What the callback calls may be an innermost part of a body that runs there.
+    /// Makes the process ready for a callback of a script. The callback may call into the innermost part of a body that runs there.
     func prepare(for state: LuaState) throws(Failure) { try unsafe bringUpToDate(started(for: state), state, for: nil) }
 
     // MARK: the life of a process
@@ -120,9 +120,9 @@ final class ProcessLink: @unchecked Sendable {
     private func started(for state: LuaState) throws(Failure) -> OpaquePointer {
         if let process = unsafe life.withLock({ unsafe $0?.process }) {
             let isBusy = unsafe clua_process_is_busy(process)
-            // What is busy finds out by itself.
+            // A busy process notices this by itself.
             if unsafe !clua_process_is_lost(process), isBusy || life.withLock({ $0?.isOver == false }) { return unsafe process }
-            // A callback has ended it. What runs there still must return first.
+            // A callback has ended it. Code that still runs there must return first.
             if isBusy {
                 var failure = Failure(message: "a worker process has ended")
                 failure.isProcessLost = true
@@ -179,7 +179,7 @@ final class ProcessLink: @unchecked Sendable {
         settings.confinement.allows_programs = sandbox.allowsSystem || sandbox.allowsCModules
         settings.confinement.allows_files = sandbox.allowsFiles || sandbox.allowsModuleFiles
         settings.confinement.allows_privileges = sandbox.allowsSystem
-        // What leaves the state is copied twice, and the allocator needs room.
+        // Values that leave the state are copied twice, and the allocator needs room.
         settings.confinement.more_bytes = core.stateMemoryLimit.map { 3 * $0 + 256 << 20 } ?? 0
         return settings
     }

@@ -14,7 +14,7 @@ extension Runtime {
         /// How long a worker process may take to answer when it is set up. One whose executable takes longer does not serve.
         var setUpTime = Duration.seconds(10)
 
-        /// What worker processes run.
+        /// The executable of worker processes.
         struct Executable {
             let path: String
             let setUpTime: Duration

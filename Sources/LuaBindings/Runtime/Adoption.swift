@@ -2,7 +2,7 @@ import CLua
 import OpEngine
 import Synchronization
 
-/// A Lua state that somebody else has made, closes, and runs scripts in, and what is to happen at its end. One thread uses it.
+/// A Lua state that another program makes, closes, and runs scripts in, and the host's actions at its end. One thread uses it.
 ///
 /// Lua keeps it until the state is gone.
 // Safety: `runtime` is set once, before the first script runs, and cleared when the state is gone. Only the state's thread uses the object.
@@ -67,7 +67,7 @@ extension Runtime {
         return runtime
     }
 
-    /// Does what `close` does before it closes the main state, which somebody else will close: cancels all operations and timers, and stops the
+    /// Does what `close` does before it closes the main state, which another program will close: cancels all operations and timers, and stops the
     /// workers. Waits at most for `deadline`. The calling thread must be inside. Further calls do nothing.
     ///
     /// - Returns: the names of the operations that did not end.

@@ -16,7 +16,7 @@ final class StoppableCall: Sendable {
     /// The method of `Runtime`, as messages name it.
     let name: StaticString
     private let stop = Atomic<UInt8>(Stop.none.rawValue)
-    /// The call inside which this one is made. Whoever makes that one keeps it alive.
+    /// The call inside which this one is made. The caller of that one keeps it alive.
     // Safety: only the thread that makes the calls uses it.
     @safe fileprivate nonisolated(unsafe) unowned(unsafe) var outer: StoppableCall?
 
@@ -34,7 +34,7 @@ final class StoppableCall: Sendable {
         stop.compareExchange(expected: Stop.none.rawValue, desired: reason.rawValue, ordering: .acquiringAndReleasing).exchanged
     }
 
-    /// What the task catches, if the call was stopped.
+    /// The error that the task catches, if the call was stopped.
     var stopError: any Error {
         stop.load(ordering: .acquiring) == Stop.closed.rawValue ? LuaError.closed : CancellationError()
     }

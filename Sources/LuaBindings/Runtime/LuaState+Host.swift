@@ -2,7 +2,7 @@ import CLua
 import Glibc
 import OpEngine
 
-/// What the host does with the main state. Each function leaves the stack as it was, unless its comment says otherwise.
+/// The host's use of the main state. Each function leaves the stack as it was, unless its comment says otherwise.
 extension LuaState {
     /// Compiles a script and pushes its main function.
     func load(_ source: String, name: String) throws(Failure) {

@@ -3,7 +3,7 @@ import CLua
 /// A function that runs once in each worker's state, before the next operation there.
 struct Prelude: Sendable {
     let body: Parcel
-    /// What messages call it.
+    /// The name of the prelude in messages.
     let label: String
 }
 
@@ -21,7 +21,7 @@ extension Call {
         return .nothing
     }
 
-    /// What messages call the function at a stack index: where it is defined.
+    /// The name in messages of the function at a stack index: where it is defined.
     func functionLabel(at index: Int32) -> String {
         unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer in
             unsafe clua_function_label(lua, index, buffer.baseAddress, buffer.count)
@@ -40,7 +40,7 @@ extension Call {
 }
 
 extension Runtime {
-    /// Runs a script in the main state now, and in each worker's state before its next operation. What it assigns to globals then belongs to
+    /// Runs a script in the main state now, and in each worker's state before its next operation. Its assignments to globals then belong to
     /// every state, and does not travel with functions. To use functions of the host in it, register them before.
     ///
     /// - Throws: what the script raises in the main state. An error in a worker's state is the error of the operation there.

@@ -32,7 +32,7 @@ final class RunBudget: @unchecked Sendable {
     /// Nil if there is no limit.
     var secondsLeft: Double? { deadline.map { ContinuousClock.now.duration(to: $0) / .seconds(1) } }
 
-    /// What has been used up; nil if nothing has.
+    /// The limit that was reached; nil if none was.
     var stopReason: StopReason? {
         if let secondsLeft, secondsLeft <= 0 { return .timeout }
         return unsafe clua_allowance_is_spent(instructions) ? .instructions : nil

@@ -34,7 +34,7 @@ public struct RunMonitor: Sendable {
     /// - Parameter limit: the maximum number of operations to look at.
     public func executingNames(limit: Int) -> [String] { core.engine.executingOperations(limit: limit).compactMap(\.name) }
 
-    /// What the runtime's worker threads are doing.
+    /// The activities of the runtime's worker threads.
     public struct Workers: Sendable, Hashable {
         /// The number of threads that run operations.
         public let busy: Int

@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// What an interactive session needs.
+/// The functions that an interactive session needs.
 extension Runtime {
     /// Runs a script that returns a table of functions, and keeps the table.
     ///
@@ -31,6 +31,6 @@ extension Runtime {
         }
     }
 
-    /// What shows this runtime's operations to people, for any thread.
+    /// A view of this runtime's operations for people, usable from any thread.
     public var monitor: RunMonitor { RunMonitor(core: core) }
 }

@@ -24,7 +24,7 @@ extension Runtime {
         }
     }
 
-    /// Ends the run in the same way when the first operation fails, whether or not somebody reads its error.
+    /// Ends the run in the same way when the first operation fails, whether or not a script reads its error.
     public func requestExitAtFirstFailure(_ status: Int32) { core.exitStatusAtFailure.store(status, ordering: .relaxed) }
 
     /// Compiles a file, or standard input if `file` is nil, and runs nothing.

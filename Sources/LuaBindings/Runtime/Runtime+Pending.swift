@@ -1,6 +1,6 @@
 import OpEngine
 
-/// What waits for the main state, and how a host with its own loop learns of it: callbacks, operations of the main queue, timers, the ends
+/// The work that waits for the main state, and how a host with its own loop learns of it: callbacks, operations of the main queue, timers, the ends
 /// of programs.
 ///
 /// It waits until a call is inside that waits or drains. A host that is not inside all the time learns by one of three announcements that
@@ -19,7 +19,7 @@ extension Runtime {
     public func drain(limit: Int? = nil, for time: Duration? = nil) throws(LuaError) -> Bool {
         let entrance = engine.entrance
         while !entrance.tryEnter("drain(limit:for:)") {
-            // Otherwise the host's loop would come back at once. Whoever is inside announces what is left after that.
+            // Otherwise the host's loop would call again at once. The thread inside announces the remaining work after that.
             engine.mainInbox.keepSilent()
             switch entrance.holder {
             case .nobody: continue

@@ -3,7 +3,7 @@ import CLua
 import Synchronization
 
 extension Runtime {
-    /// What a host wants to end together, such as one run of a script, or all that one user does.
+    /// Work that a host wants to end together, such as one run of a script, or all that one user does.
     ///
     /// A script that runs in `enter(in:_:)` or `perform(in:_:)` belongs to the group, and so does all that it makes: operations, timers,
     /// programs, observations and their callbacks, and what those make in turn. A group may be part of another one.
@@ -29,7 +29,7 @@ extension Runtime {
         private let cancelled = Atomic<Bool>(false)
         private let members = Guarded(Members())
 
-        /// What belongs to the group or to a part of it, except operations.
+        /// The members of the group and of its parts, except operations.
         private struct Members {
             var calls: [(call: StoppableCall, state: LuaState)] = []
             var timers: [ObjectIdentifier: ScriptTimer] = [:]

@@ -46,7 +46,7 @@ extension Runtime {
         /// No limits.
         public init() {}
 
-        /// Limits for scripts that nobody has read. They let a script compute for a few seconds, but not use up the machine.
+        /// Limits for untrusted scripts. They let a script compute for a few seconds, but not use up the machine.
         public static var untrusted: Limits {
             var limits = Limits()
             limits.operationSeconds = 5
@@ -66,7 +66,7 @@ extension Runtime {
     }
 }
 
-/// What the scripts of a runtime have used. Safe from every thread.
+/// The consumption of a runtime's scripts. Safe from every thread.
 final class Usage: Sendable {
     let limits: Runtime.Limits
     private let operations = Atomic<Int>(0)

@@ -1,7 +1,7 @@
 import CLua
 
 extension Runtime {
-    /// What scripts of a runtime may use, in the main state and in operations. The default allows everything.
+    /// The libraries that scripts of a runtime may use, in the main state and in operations. The default allows everything.
     ///
     /// ```swift
     /// var configuration = Runtime.Configuration()
@@ -9,7 +9,7 @@ extension Runtime {
     /// configuration.limits = .untrusted
     /// ```
     ///
-    /// What is not allowed is absent, so that scripts can ask for it: `io == nil`.
+    /// Forbidden libraries are absent, so that scripts can ask for them: `io == nil`.
     public struct Sandbox: Sendable {
         /// `io`, `dofile`, `loadfile`, `os.remove`, `os.rename`, `os.tmpname`, the condition `"fileExists"`, and the options `inputs`, `outputs` and
         /// `depfile` of operations.
@@ -39,7 +39,7 @@ extension Runtime {
         /// Allows everything.
         public init() {}
 
-        /// For scripts that nobody has read: nothing but the language, `coroutine`, `math`, `string`, `table`, `utf8`, `os.clock`,
+        /// For untrusted scripts: nothing but the language, `coroutine`, `math`, `string`, `table`, `utf8`, `os.clock`,
         /// `os.date`, `os.difftime` and `os.time`, and operations, queues and timers.
         public static var untrusted: Sandbox {
             var sandbox = Sandbox()

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Runs Lua scripts whose operations use all processors.
 ///
-/// The main state, which runs the scripts, belongs to no thread. A call *enters* it, is the only one inside, and leaves. What waits for the
+/// The main state, which runs the scripts, belongs to no thread. A call *enters* it, is the only one inside, and leaves. Work that waits for the
 /// main state, such as callbacks and operations of the main queue, runs while a call inside waits, or in `drain`. Each worker has a Lua
 /// state of its own. After `close`, every throwing method throws an error.
 ///
@@ -38,7 +38,7 @@ public final class Runtime: Sendable {
         /// The `memoryLimit` in bytes of operations that do not set one; nil for no limit.
         public var operationMemoryLimit: Int?
 
-        /// What scripts may use.
+        /// The libraries that scripts may use.
         public var sandbox = Sandbox()
         /// How much scripts may use.
         public var limits = Limits()
@@ -49,7 +49,7 @@ public final class Runtime: Sendable {
         public var cluster: Cluster?
         /// Whether scripts may name the server of another cluster. The key and the credentials are those of `cluster`.
         public var scriptsMayChooseClusters = false
-        /// Where the bodies of operations run. What runs in the main state always runs in this process.
+        /// Where the bodies of operations run. The main state always runs in this process.
         public var isolation = Isolation.threads
 
         /// Whether scripts may end the process with `os.exit`. If false, `os.exit` raises an error in the script.
@@ -84,14 +84,14 @@ public final class Runtime: Sendable {
         /// The same for modules in C; `[]` for none.
         public var cModulePaths: [String]?
         /// Returns the source of a module, or nil if there is no such module. `require` asks it before it looks for files, once for each
-        /// module in each state, on that state's thread; several calls may run at once. What it throws is the error of `require`.
+        /// module in each state, on that state's thread; several calls may run at once. Its error is the error of `require`.
         ///
         /// It must return the same source each time: functions of a module travel to other states by name.
         public var moduleLoader: (@Sendable (_ module: String) throws -> String?)?
         /// A script that runs in each state before anything else, such as one that defines globals. See `Runtime.addPrelude`.
         public var prelude: String?
         /// The seed of `math.random` in each state, for runs that can be repeated; nil for a random one. Each state has a sequence of its
-        /// own. What else may differ between two runs: with several workers, which of them runs an operation; the order in which `pairs`
+        /// own. Other differences between two runs: with several workers, which of them runs an operation; the order in which `pairs`
         /// visits a table.
         public var randomSeed: UInt64?
         /// Is told about each operation that is added, starts or finishes, from the beginning. See `OperationObserver`.
@@ -101,7 +101,7 @@ public final class Runtime: Sendable {
         public init() {}
     }
 
-    /// What was left when everything had run. See `Runtime.finish`.
+    /// The work that was left when everything had run. See `Runtime.finish`.
     public struct Ending: Sendable {
         /// The failures that no script and no host has read, oldest first.
         public let unreadFailures: [OperationFailure]
@@ -247,7 +247,7 @@ public final class Runtime: Sendable {
         return left
     }
 
-    /// Closes the main state, unless somebody else has done so, and everything that leads to it.
+    /// Closes the main state, unless another program has done so, and everything that leads to it.
     func forgetMainState() {
         core.close()
         main = nil
@@ -428,7 +428,7 @@ public final class Runtime: Sendable {
         try inside { state in
             var wasInterrupted = false
             do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch { wasInterrupted = true }
-            // The members of a group that nobody has added are as little awaited as an operation that nobody has added.
+            // The members of a group that was never added are awaited as little as an operation that was never added.
             let inQueues = wasInterrupted ? [] : engine.unfinishedOperations().filter { !$0.isInGroupInNoQueue }
             let stuck = wasInterrupted ? [] : inQueues + core.operationsStartedByHand
             return Ending(
@@ -441,7 +441,7 @@ public final class Runtime: Sendable {
         }
     }
 
-    /// The status that an operation on a worker has passed to `os.exit`, or that `requestExit` was given; nil if nobody has asked for an end.
+    /// The status that an operation on a worker has passed to `os.exit`, or that `requestExit` was given; nil if no code has asked for an end.
     public var requestedExitStatus: Int32? { core.requestedExitStatus }
 
     /// The failures that no script and no host has read, oldest first. Each is returned only once.

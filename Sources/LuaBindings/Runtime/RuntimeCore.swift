@@ -2,7 +2,7 @@ import CLua
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// What all states of a runtime share. Operations retain it, so it may outlive the runtime. It does not own the engine's threads.
+/// The data that all states of a runtime share. Operations retain it, so it may outlive the runtime. It does not own the engine's threads.
 // Safety: `mainState` is set once, before the first script runs, and cleared by `close`, inside the main state. All other fields are constant,
 // locked or atomic.
 @safe
@@ -19,7 +19,7 @@ final class RuntimeCore: @unchecked Sendable {
     let operationMemoryLimit: Int
     /// Where output goes.
     let output: OutputSinks
-    /// What the states may still write; nil for no limit.
+    /// The bytes that the states may still write; nil for no limit.
     let outputLimit: OpaquePointer?
     let randomSeed: UInt64?
     let sandbox: Runtime.Sandbox
@@ -35,7 +35,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The calls into the main state that tasks await.
     let awaitedCalls = AwaitedCalls()
     private(set) unowned(unsafe) var mainState: LuaState!
-    /// Nil unless somebody else has made the main state. Set once, like `mainState`.
+    /// Nil unless another program has made the main state. Set once, like `mainState`.
     unowned(unsafe) var adoption: Adoption?
 
     private let shared = Guarded(Shared())
@@ -56,7 +56,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// Asynchronous operations that scripts have started and that have not ended. They are in no queue that would keep them alive.
     private let startedByHand = Guarded<Set<LuaOperation>>([])
 
-    /// What each state must take over before it runs a body.
+    /// The settings that each state must take over before it runs a body.
     struct Shared {
         /// Its version; see `sharedVersion`.
         var version = 0
@@ -114,7 +114,7 @@ final class RuntimeCore: @unchecked Sendable {
 
     func adopt(mainState: LuaState) { unsafe self.mainState = mainState }
 
-    /// Whether the runtime is closing. What nobody will finish must end then.
+    /// Whether the runtime is closing. Asynchronous operations must end then.
     var isClosing: Bool { closing.load(ordering: .acquiring) }
 
     /// Marks the runtime as closing and cancels the operations that were started by hand.
@@ -241,7 +241,7 @@ final class RuntimeCore: @unchecked Sendable {
         state.appliedSharedVersion = published.version
     }
 
-    /// What each state must take over, and its version.
+    /// The settings that each state must take over, and their version.
     var published: Shared { shared.withLock { $0 } }
     var publishedVersion: Int { sharedVersion.load(ordering: .acquiring) }
 
@@ -265,7 +265,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The registered class of an object, or of its nearest superclass that has one.
     func hostClass(of object: AnyObject) -> HostClass? { hostClasses.find(for: object) }
 
-    /// What messages call the class of an object.
+    /// The name of an object's class in messages.
     func className(of object: AnyObject) -> String { hostClass(of: object)?.name ?? "\(type(of: object))" }
 
     // MARK: reports
@@ -299,7 +299,7 @@ final class RuntimeCore: @unchecked Sendable {
         if status >= 0, !isClosing { requestExit(status, because: .failure(failure)) }
     }
 
-    /// The failures that nobody has read, oldest first. Removes all failures.
+    /// The unread failures, oldest first. Removes all failures.
     func takeUnreadFailures() -> [OperationFailure] {
         failures.withLock { failures in
             defer { failures = Failures() }
@@ -395,7 +395,7 @@ final class RuntimeCore: @unchecked Sendable {
     func catchTerminate() { if hasWork.load(ordering: .relaxed) { clua_catch_terminate() } }
 }
 
-/// What a worker owns. It is released on the worker's thread when that ends, and closes the state.
+/// The property of a worker. The worker's thread releases it at its end, which closes the state.
 private final class WorkerState {
     let state: LuaState
 

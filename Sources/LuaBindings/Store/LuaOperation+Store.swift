@@ -93,7 +93,7 @@ extension LuaOperation {
         return StoredStep.Beginning(components: key.components, storage: storage)
     }
 
-    /// What the body would run, with everything that it captures.
+    /// The function of the body, with everything that it captures.
     private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
         switch body.form {
         case .parcel(let parcel): return parcel

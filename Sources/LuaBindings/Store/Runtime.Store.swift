@@ -9,11 +9,12 @@ extension Runtime {
     /// configuration.store = Runtime.Store(directory: "/var/cache/app")
     /// ```
     ///
-    /// Several processes may use a folder at once. Whoever may write there decides what operations return, so it must belong to the host.
+    /// Several processes may use a folder at once. Any user who may write there decides what operations return, so the
+    /// folder must belong to the host.
     public struct Store: Sendable {
-        /// What is done with finished work.
+        /// The use of finished work.
         public enum Mode: Sendable, Hashable {
-            /// What is there does not run.
+            /// Finished work does not run again.
             case normal
             /// Nothing runs that asks the store, and nothing is recorded. An operation that would run finishes without results. Operations that do
             /// not ask the store run.
@@ -24,9 +25,9 @@ extension Runtime {
 
         /// The folder of the database. It is made when the first work is recorded.
         public var directory: String
-        /// What the database may take on the disk, in bytes. The work that was used least recently goes.
+        /// The most that the database may take on the disk, in bytes. The store deletes the work that was used least recently.
         public var limit = 2 << 30
-        /// What is done with finished work.
+        /// The use of finished work.
         public var mode = Mode.normal
         /// Is told what was decided about each operation that asks the store. Called on the thread that runs the operation.
         public var explain: (@Sendable (Explanation) -> Void)?
@@ -35,9 +36,9 @@ extension Runtime {
         public init(directory: String) { self.directory = directory }
     }
 
-    /// What the store has decided about an operation.
+    /// The store's decision about an operation.
     public struct Explanation: Sendable {
-        /// What happens to the operation.
+        /// The fate of the operation.
         public enum Decision: Sendable, Hashable {
             /// Its work is there, and its body does not run.
             case isSkipped
@@ -49,9 +50,9 @@ extension Runtime {
 
         /// The operation.
         public let operation: Operation
-        /// What the operation is called: its name, or else its first output, or the place of its function.
+        /// The operation's label: its name, or else its first output, or the place of its function.
         public let name: String
-        /// What was decided.
+        /// The decision.
         public let decision: Decision
     }
 }

@@ -3,7 +3,7 @@ import Glibc
 @_spi(Subclassing) import OpEngine
 import OpStore
 
-/// What the result of an operation depends on, besides files. See docs/store.md.
+/// Everything that the result of an operation depends on, besides files. See docs/store.md.
 struct StepKey {
     private(set) var components: [Step.Component]
     /// Those of the components, once there are so many that it takes long to look at each.
@@ -13,7 +13,7 @@ struct StepKey {
     private var known: [ObjectIdentifier: Int] = [:]
     /// The operations whose outcomes are being looked at, outermost first.
     private var visited: [ObjectIdentifier] = []
-    /// What that has come to so far: results may lead to one operation in many ways.
+    /// The keys that are known already: results may lead to one operation in many ways.
     private var outcomes: [ObjectIdentifier: Digest] = [:]
     /// The names of modules that count.
     private var modules: Set<String> = []
@@ -21,7 +21,7 @@ struct StepKey {
 
     /// - Parameters:
     ///   - body: What `operation` is about to run.
-    ///   - storage: What scripts have stored in it.
+    ///   - storage: The values that scripts have stored in it.
     init(
         of body: Parcel, for operation: LuaOperation, _ storage: [String: Parcel], _ options: StepOptions, in state: LuaState,
         _ store: WorkStore
@@ -95,7 +95,7 @@ struct StepKey {
         add("result of \(other.displayName)", try digest(ofOutcomeOf: other, path: path))
     }
 
-    /// What a body can learn of an operation that has finished.
+    /// Everything that a body can learn of an operation that has finished.
     private mutating func digest(ofOutcomeOf other: Operation, path: String) throws(Failure) -> Digest {
         var hasher = Hasher128()
         if let index = visited.firstIndex(of: ObjectIdentifier(other)) {
@@ -165,7 +165,7 @@ struct StepKey {
         }
     }
 
-    /// What a body can learn of an error.
+    /// Everything that a body can learn of an error.
     private mutating func digest(ofError error: any Error, path: String) throws(Failure) -> Digest {
         var hasher = Hasher128()
         guard let failure = error as? OperationFailure else {

@@ -1,6 +1,6 @@
 import OpStore
 
-/// What an operation asks the store for, as a script has written it.
+/// The questions of an operation to the store, as a script has written them.
 struct StepOptions: Sendable {
     var inputs: [String] = []
     var outputs: [String] = []

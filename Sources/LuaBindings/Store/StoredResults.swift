@@ -1,7 +1,7 @@
 import CLua
 import Glibc
 
-/// What a body has returned, and what it has stored in its operation, as the store keeps them.
+/// The results of a body, and the values that it has stored in its operation, as the store keeps them.
 struct StoredResults {
     /// Why there is nothing to keep; nil if there is.
     private(set) var refusal: String?
@@ -9,7 +9,7 @@ struct StoredResults {
     private(set) var results: [UInt8] = []
     private(set) var values: [(name: String, bytes: [UInt8]?)] = []
 
-    /// What the first byte says.
+    /// The meanings of the first byte.
     private static let refused: UInt8 = 0, kept: UInt8 = 1
 
     /// Encodes what a body has left.
@@ -43,7 +43,7 @@ struct StoredResults {
 
     // MARK: bytes
 
-    /// What to store.
+    /// The values to store.
     var bytes: [UInt8] {
         if let refusal { return [Self.refused] + refusal.utf8 }
         var bytes = [Self.kept]

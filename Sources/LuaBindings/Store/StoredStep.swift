@@ -17,8 +17,8 @@ final class StoredStep: Sendable {
         var reason: String?
     }
 
-    /// What the operation depends on, and what scripts had stored in it, before its first attempt. What an attempt stores does not change the key
-    /// of the next one.
+    /// The operation's dependencies, and the values that scripts had stored in it, before its first attempt. Values that an attempt stores do
+    /// not change the key of the next one.
     struct Beginning {
         let components: [Step.Component]
         let storage: [String: Parcel]
@@ -30,11 +30,11 @@ final class StoredStep: Sendable {
     var isSkipped: Bool { state.withLock { $0.isSkipped } }
     /// Whether the body has not run because this is a dry run.
     var isAssumedToRun: Bool { state.withLock { $0.isAssumedToRun } }
-    /// Why the body has run, or would run in a dry run; nil if it was skipped, or nobody has asked the store yet.
+    /// Why the body has run, or would run in a dry run; nil if it was skipped, or the store was not asked yet.
     var reason: String? { state.withLock { $0.reason } }
     var name: String { state.withLock { $0.name } }
 
-    /// What was remembered before the first attempt; nil for the first one.
+    /// The values that were remembered before the first attempt; nil for the first one.
     var beginning: Beginning? {
         get { state.withLock { $0.beginning } }
         set { state.withLock { $0.beginning = newValue } }

@@ -22,7 +22,7 @@ final class WorkStore: Sendable {
         var isClosed = false
     }
 
-    /// What counts of a module. It is read once: states do not load a module again.
+    /// The parts of a module that count. They are read once: states do not load a module again.
     private struct Module {
         let digest: Digest
         /// The modules that it requires by a constant name.
@@ -94,7 +94,7 @@ final class WorkStore: Sendable {
     /// Nil if there is no source: it is Lua's own, or the host has registered it.
     private func module(_ name: String, in state: LuaState) throws(Failure) -> Module? {
         if Self.standard.contains(name) { return nil }
-        // Another version may have other paths. What was not found may be made later.
+        // Another version may have other paths. A missing file may be made later.
         let key = "\(state.appliedSharedVersion) \(name)"
         if let known = modules.withLock({ $0[key] }) { return known }
         let source = try? moduleLoader?(name)
@@ -130,7 +130,7 @@ final class WorkStore: Sendable {
 
     // MARK: preludes
 
-    /// What the preludes have put into the states, and the modules that they need.
+    /// The values that the preludes have put into the states, and the modules that they need.
     func component(ofPreludes all: [Prelude]) throws(Failure) -> (component: Step.Component, modules: [String])? {
         if all.isEmpty { return nil }
         var known = preludes.withLock { $0 }

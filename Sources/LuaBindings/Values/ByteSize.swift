@@ -1,6 +1,6 @@
 /// Sizes as people write them.
 package enum ByteSize {
-    /// What a size looks like, for messages.
+    /// A size as text, for messages.
     package static let form = "a number of bytes, or one with K, M, G or T"
 
     private static let units: [Character: Int] = ["k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40]

@@ -19,7 +19,7 @@ struct Failure: Error {
     var isRefusal = false
     /// Whether a signal has raised the error.
     var isInterrupt = false
-    /// What a host function has thrown, if that is why Lua raised the error.
+    /// The error that a host function has thrown, if it caused the Lua error.
     var underlyingError: (any Error)?
     /// Why the body was stopped; nil if it was not.
     var stop: StopReason?

@@ -2,7 +2,7 @@ import OpEngine
 
 extension LuaValue: CustomStringConvertible, CustomDebugStringConvertible {
     /// The value as Lua source that evaluates to it, on one line: `{1, 2, name = "x"}`. Elements 1 to n come first, then the other keys in
-    /// a fixed order. What source cannot express is `nil` with a comment that names it. O(n log n) in all elements.
+    /// a fixed order. A value that source cannot express is `nil` with a comment that names it. O(n log n) in all elements.
     public var description: String {
         var printer = LiteralPrinter(limit: .max)
         printer.print(self)

@@ -46,7 +46,7 @@ public enum LuaValue: Sendable, Hashable {
     public static func object(_ object: any LuaObject) -> LuaValue { .object(LuaReference(object)) }
 }
 
-/// What a value contains, or nil if it contains something else.
+/// The contents of a value, or nil if they are of another type.
 extension LuaValue {
     /// Whether this is `nil`.
     public var isNil: Bool { if case .nil = self { true } else { false } }

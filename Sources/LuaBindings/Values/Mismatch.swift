@@ -26,7 +26,7 @@ struct Mismatch: Error {
 
     /// From the outermost table to the value.
     var path: [Component]
-    /// What is wrong, for example `expected a number, found "abc"`.
+    /// The reason, for example `expected a number, found "abc"`.
     let reason: String
 
     init(path: [Component] = [], reason: String) { (self.path, self.reason) = (path, reason) }
@@ -69,7 +69,7 @@ enum Grammar {
         return (isVowel ? "an " : "a ") + noun
     }
 
-    /// What a message calls a value.
+    /// A value's description in messages.
     static func described(_ value: LuaValue) -> String {
         switch value {
         case .nil, .boolean, .integer, .number, .string, .bytes: value.abbreviated(to: 60)
