@@ -1,4 +1,11 @@
-// Shared by the relay and the prompt.
+// The relay and the prompt share these functions.
+//
+// While a prompt or a status row is drawn, a pseudo-terminal takes the place of descriptors 1 and 2 if they refer to the terminal. `isatty` stays
+// true for scripts and their programs, and all their output passes the pump: a thread that copies the pseudo-terminal to the terminal. The
+// pump erases the bottom, writes whole lines, and draws the bottom again. A lock decides who writes: the pump, or libedit while it handles a key.
+//
+// A thread that needs all earlier output on the screen writes a marker after that output. The pump removes the marker and wakes the thread. Every exit
+// of the process and the handlers of fatal signals wait in this way.
 #ifndef CTERMINAL_RELAY_H
 #define CTERMINAL_RELAY_H
 

@@ -1,4 +1,9 @@
 // Adopting a Lua state of another program, such as the interpreter `lua5.4`, as the state of a host.
+//
+// Each coroutine has a pointer to the record. Lua copies it from the main thread to new coroutines; existing ones are found by following all references in
+// the state (Calls/coroutines.c). Changes that scripts have made to the globals and the libraries are put aside while the state is opened like a fresh
+// one, and then return (Libraries/stock.c). The allocator becomes ours, which also frees the blocks of luaL_newstate's allocator. At the end,
+// a finalizer runs the remaining work in a coroutine, because Lua calls no hooks in finalizers. The record lives until Lua has freed the main thread.
 #ifndef CLUA_ADOPTION_H
 #define CLUA_ADOPTION_H
 
