@@ -142,9 +142,9 @@ import Synchronization
         if kind == .group { return }
         // Safety: the origin keeps its body alive.
         if isUnchanged, let body = unsafe origin.bodyPointer {
-            unsafe run(body, [], at: 0)
+            unsafe runInStateOfThread(body, [], at: 0)
         } else if let body = takeInlineBody() {
-            unsafe run(body.pointer, [], at: 0)
+            unsafe runInStateOfThread(body.pointer, [], at: 0)
             withExtendedLifetime(body) {}
         } else if let ticket {
             return leave(with: ticket)
@@ -163,38 +163,41 @@ import Synchronization
         let (bodies, step) = takeBodies()
         switch bodies {
         case .empty: break
-        case .one(let body): if let step { run(body, of: step) } else { run(body, at: 0) }
+        case .one(let body): if let step { runStep(step, body) } else { runBody(body, at: 0) }
         case .several(let bodies) where runsSequentially(bodies):
-            for (index, body) in bodies.enumerated() { run(body, at: index) }
+            for (index, body) in bodies.enumerated() { runBody(body, at: index) }
         case .several(let bodies):
             runConcurrently(
                 bodies.enumerated().map { index, body in
-                    { [self] in run(body, at: index) }
+                    { [self] in runBody(body, at: index) }
                 })
         }
     }
 
-    func run(_ body: Body, at index: Int) {
+    /// Runs one of the bodies, wherever it is.
+    func runBody(_ body: Body, at index: Int) {
         switch body.form {
-        case .handle: unsafe run(nil, [], at: index)
+        case .handle: unsafe runInStateOfThread(nil, [], at: index)
         case .parcel(let parcel):
-            unsafe run(parcel.pointer, [], at: index)
+            unsafe runInStateOfThread(parcel.pointer, [], at: index)
             withExtendedLifetime(parcel) {}
         case .hostCall(let call):
-            unsafe run(call.parcel.pointer, call.arguments, at: index)
+            unsafe runInStateOfThread(call.parcel.pointer, call.arguments, at: index)
             withExtendedLifetime(call) {}
         case .unsendable(let refusal): fail(Failure(message: refusal.message))
         }
     }
 
+    /// Runs a function in the Lua state of this thread, or in the main state if this thread may enter it.
+    ///
     /// - Parameter parcel: nil if the body is in the handle.
-    private func run(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int) {
+    private func runInStateOfThread(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int) {
         // The usual case. Safety: the thread's state lives until this thread closes it, which it does not do while it runs a body.
         if let state = unsafe LuaState.unmanagedOfThread, unsafe state._withUnsafeGuaranteedRef({ $0.core === origin.core }) {
-            return unsafe state._withUnsafeGuaranteedRef { unsafe run(parcel, arguments, at: index, in: $0) }
+            return unsafe state._withUnsafeGuaranteedRef { unsafe runFunction(parcel, arguments, at: index, in: $0) }
         }
-        if let state = core.stateOfCurrentThread() { return unsafe run(parcel, arguments, at: index, in: state) }
-        if !isInQueue, core.enterMainState({ unsafe run(parcel, arguments, at: index) }) { return }
+        if let state = core.stateOfCurrentThread() { return unsafe runFunction(parcel, arguments, at: index, in: state) }
+        if !isInQueue, core.enterMainState({ unsafe runInStateOfThread(parcel, arguments, at: index) }) { return }
         fail(
             Failure(
                 message:
@@ -203,12 +206,13 @@ import Synchronization
         )
     }
 
-    private func run(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int, in state: LuaState) {
+    /// Runs a function in `state`, and stores its results or its failure.
+    private func runFunction(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int, in state: LuaState) {
         do throws(Failure) {
             if unsafe parcel == nil, !isHome(state) {
                 throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
             }
-            let results = try unsafe state.run(self, parcel, arguments, number: number(ofBodyAt: index))
+            let results = try unsafe state.runBody(of: self, parcel, arguments, number: number(ofBodyAt: index))
             guard !isAsynchronous else { return }
             if case .parcel(let parcel) = results {
                 parcel.makeUnowned(referencesTo: self)

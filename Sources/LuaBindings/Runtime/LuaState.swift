@@ -254,12 +254,12 @@ final class LuaState: @unchecked Sendable {
     /// Runs a body of `operation` here. Only the first result of a block counts, and no result of an asynchronous operation.
     ///
     /// - Parameter parcel: nil if the body is in the handle here.
-    func run(
-        _ operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
+    func runBody(
+        of operation: LuaOperation, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], number: Int32
     ) throws(Failure) -> ReturnedValues {
         let limit = number > 0 ? 1 : operation.isAsynchronous ? 0 : LUA_MULTRET
-        return try unsafe run(
-            operation, operation.cBody(number: number), parcel, arguments.isEmpty ? nil : FlatValues(arguments), limit: limit)
+        return try unsafe runCode(
+            of: operation, operation.cBody(number: number), parcel, arguments.isEmpty ? nil : FlatValues(arguments), limit: limit)
     }
 
     /// Calls a function that decides about `operation`, with the operation, or with `failure` if that is given.
@@ -267,15 +267,15 @@ final class LuaState: @unchecked Sendable {
         var body = unsafe operation.cBody(number: 0)
         unsafe (body.is_invocation, body.method, body.omits_operation) = (false, nil, failure != nil)
         let arguments = failure.map { FlatValues(error: $0) }
-        let returned = try unsafe run(operation, body, function.pointer, arguments, limit: LUA_MULTRET)
+        let returned = try unsafe runCode(of: operation, body, function.pointer, arguments, limit: LUA_MULTRET)
         withExtendedLifetime(function) {}
         return try values(of: returned.parcel)
     }
 
     /// Runs code of `operation` here, or in the worker process.
     @inline(__always)
-    private func run(
-        _ operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues?, limit: Int32
+    private func runCode(
+        of operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues?, limit: Int32
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
         // Before the operation's time begins.

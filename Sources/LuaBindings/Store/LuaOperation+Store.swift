@@ -27,9 +27,9 @@ extension LuaOperation {
     }
 
     /// Asks the store, and runs the body unless its work is there.
-    func run(_ body: Body, of step: StoredStep) {
+    func runStep(_ step: StoredStep, _ body: Body) {
         guard let finish = begin(body, of: step) else { return }
-        run(body, at: 0)
+        runBody(body, at: 0)
         finish()
     }
 
