@@ -6,7 +6,7 @@ import Testing
 @Suite struct RunLogTests {
     /// A log of one operation, on worker 7, that starts at 10 and finishes at 60.
     private func log(_ events: (time: UInt64, thread: Int, event: OperationRecord.Event)...) throws -> RunOperation {
-        var log = RunLog(title: "", from: 0)
+        let log = RunLog(title: "", from: 0)
         let life: [(time: UInt64, thread: Int, event: OperationRecord.Event)] = [
             (0, 0, .thread(worker: nil, isMain: true)), (1, 3, .thread(worker: 7, isMain: false)),
             (2, 0, .queue(0, name: nil, maximum: nil, isSuspended: false)),
@@ -37,7 +37,7 @@ import Testing
 
     @Test("An operation that was tried again counts once, with its last attempt; the former ones are kept with their times and errors")
     func attempts() throws {
-        var log = RunLog(title: "", from: 0, forgets: true)
+        var log = RunLog(title: "", from: 0)
         let life: [(time: UInt64, thread: Int, event: OperationRecord.Event)] = [
             (1, 3, .thread(worker: 7, isMain: false)), (1, 4, .thread(worker: 8, isMain: false)),
             (5, 3, .added(queue: 0, creator: nil, priority: .normal, isReady: true)),
@@ -58,12 +58,12 @@ import Testing
         #expect(operation.outcome == .succeeded && operation.error == nil && operation.started == 70 && operation.earlierTime == 60)
         #expect(operation.workerTime == 5 && operation.threadTime == 20)
         #expect(log.attempts.map(\.thread) == [3, 4] && log.attempts.map(\.started) == [10, 40] && log.attempts.map(\.left) == [25, 45])
-        #expect(log.attempts.map { log.errors[Int($0.error ?? 0)] } == ["first", "second"])
+        #expect(log.attempts.map { log.errors[$0.error ?? 0].text } == ["first", "second"])
     }
 
     @Test("An operation that was cancelled between two attempts is not executing, and has not run since")
     func cancelledBetweenAttempts() throws {
-        var log = RunLog(title: "", from: 0)
+        let log = RunLog(title: "", from: 0)
         let life: [(UInt64, OperationRecord.Event)] = [
             (1, .added(queue: 0, creator: nil, priority: .normal, isReady: true)), (10, .started), (20, .attemptFailed), (30, .cancelled),
             (50, .finished(.cancelled)),
@@ -74,9 +74,9 @@ import Testing
         #expect(log.operations.map(\.hasStarted) == [false] && log.attempts.count == 1)
     }
 
-    @Test("An operation that starts on a blocked thread, inside the wait of another one, is not blocked")
+    @Test("An operation that starts on a blocked thread, inside the wait of another one, is not blocked; the other one was until then")
     func nested() throws {
-        var log = RunLog(title: "", from: 0)
+        let log = RunLog(title: "", from: 0)
         func receive(_ event: OperationRecord.Event, of operation: Int = -1, at time: UInt64) {
             log.receive(OperationRecord(time: time, thread: 0, operation: operation, event: event))
         }
@@ -87,13 +87,14 @@ import Testing
         receive(.started, of: 1, at: 30)
         receive(.workerReturned(1), at: 40)
         receive(.finished(.succeeded), of: 1, at: 50)
+        receive(.workerBlocked(1), at: 52)
         receive(.finished(.succeeded), of: 0, at: 60)
-        #expect(log.operations.map(\.blockedTime) == [0, 0])
+        #expect(log.operations.map(\.blockedTime) == [18, 0])
     }
 
     @Test("A log that forgets operations keeps those that run, and what it knows about them")
     func forgets() throws {
-        var log = RunLog(title: "", from: 0, forgets: true)
+        let log = RunLog(title: "", from: 0)
         var time: UInt64 = 0
         func receive(_ event: OperationRecord.Event, of operation: Int = -1, on thread: Int) {
             time += 1
@@ -118,8 +119,52 @@ import Testing
         receive(.workerBlocked(2), on: 0)
         receive(.workerReturned(2), on: 2)
         receive(.finished(.succeeded), of: 2, on: 2)
-        let long = log.operations.filter { log.label(of: $0) == "long" }
+        let long = log.operations.filter { log.label(of: $0).text == "long" }
         #expect(long.map(\.blockedTime) == [1] && long.map(\.outcome) == [.succeeded])
-        #expect(log.operations.allSatisfy { log.label(of: $0) == "long" || $0.blockedTime == 0 })
+        #expect(log.operations.allSatisfy { log.label(of: $0).text == "long" || $0.blockedTime == 0 })
+    }
+    /// Collects what an observer is told.
+    private final class Listener: RunObserver {
+        var lines: [String] = []
+
+        func operationChanged(_ index: Int, from old: RunOperation?, in log: RunLog) {
+            lines.append("\(old.map { "\($0.phase)" } ?? "new") -> \(log.operations[index].phase) at \(log.end)")
+        }
+        func dependencyFound(of index: Int, on dependency: Int, in log: RunLog) {
+            lines.append("\(log.operations[index].serial) on \(log.operations[dependency].serial)")
+        }
+        func programStarted(_ number: Int, by operation: Int?, in log: RunLog) {}
+        func programEnded(_ number: Int, _ detail: String, in log: RunLog) {}
+    }
+
+    @Test(
+        "Observers are told each phase of an operation once, and of dependencies on operations that exist, however many others have ended since"
+    )
+    func observers() {
+        let listener = Listener()
+        let log = RunLog(title: "", from: 0, observers: [listener])
+        var time: UInt64 = 0
+        func receive(_ event: OperationRecord.Event, of operation: Int) {
+            time += 1
+            log.receive(OperationRecord(time: time, thread: 0, operation: operation, event: event))
+        }
+        receive(.added(queue: 0, creator: nil, priority: .normal, isReady: false), of: 0)
+        for event in [OperationRecord.Event.ready, .ready, .started, .started, .returned, .returned] { receive(event, of: 0) }
+        for event in [OperationRecord.Event.attemptFailed, .started, .finished(.succeeded), .finished(.failed)] { receive(event, of: 0) }
+        #expect(
+            listener.lines == [
+                "new -> waiting at 1", "waiting -> ready at 2", "ready -> running at 4", "running -> open at 6",
+                "open -> betweenAttempts at 8", "betweenAttempts -> running at 9", "running -> finished at 10",
+            ])
+        for _ in 0..<20_000 {
+            receive(.added(queue: 0, creator: nil, priority: .normal, isReady: true), of: 1)
+            receive(.started, of: 1)
+            receive(.finished(.succeeded), of: 1)
+            log.forget()
+        }
+        #expect(log.operations.count < 10_000)
+        listener.lines = []
+        receive(.dependency(0), of: 1)
+        #expect(listener.lines == ["20000 on 0"])
     }
 }

@@ -24,7 +24,7 @@ struct GraphWriter {
             file.append("  subgraph cluster_")
             file.append(queue)
             file.append(" {\n    color=gray;\n")
-            line("    label=", log.queues[queue].name, ";\n")
+            line("    label=", log.queues[queue].name.text, ";\n")
             for index in indices { writeNode(index) }
             file.append("  }\n")
         }
@@ -44,9 +44,9 @@ struct GraphWriter {
         file.append(index)
         let outcome = operation.outcome.map { "\($0)" } ?? "unfinished"
         let time = operation.hasStarted ? GraphWriter.milliseconds(operation.runTime) : "did not run"
-        line(" [label=", "\(log.label(of: operation))\n\(time)", "")
-        let error = operation.error.flatMap { log.errors[Int($0)].split(separator: "\n").first.map(String.init) }
-        let details = [outcome, log.text(operation.place), error].compactMap { $0 }.joined(separator: "\n")
+        line(" [label=", "\(log.label(of: operation).text)\n\(time)", "")
+        let error = operation.error.flatMap { log.errors[$0].text.split(separator: "\n").first.map(String.init) }
+        let details = [outcome, operation.place.map { log.texts[$0].text }, error].compactMap { $0 }.joined(separator: "\n")
         line(", tooltip=", details, "")
         file.append(", fillcolor=\"")
         switch operation.outcome {

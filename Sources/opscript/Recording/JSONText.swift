@@ -1,10 +1,12 @@
-/// A text that goes into JSON, perhaps several times: what is between the quotes of a JSON string.
+/// A text that goes into JSON, perhaps several times.
 ///
-/// Control characters and `<` are escaped, so the text can do no harm in an HTML page either.
+/// `escaped` is what is between the quotes of a JSON string. Control characters and `<` are escaped, so the text can do no harm in an HTML page either.
 struct JSONText {
+    let text: String
     let escaped: String
 
     init(_ text: String) {
+        self.text = text
         // Few texts have anything to escape.
         escaped = text.utf8.contains(where: Self.isEscaped) ? Self.escape(text) : text
     }

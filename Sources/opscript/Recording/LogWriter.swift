@@ -2,8 +2,8 @@ import OpEngine
 
 /// Writes what happens to operations on stderr while it happens, a line for each event.
 ///
-/// Its memory depends on how many operations exist at the same time, not on how many there were.
-final class LogWriter {
+/// It keeps nothing of the operations.
+final class LogWriter: RunObserver {
     /// What is logged: each level includes those before it.
     enum Level: String, CaseIterable, Comparable {
         case error, warning, info, debug
@@ -11,139 +11,116 @@ final class LogWriter {
         static func < (left: Level, right: Level) -> Bool { allCases.firstIndex(of: left)! < allCases.firstIndex(of: right)! }
     }
 
-    /// What is known of an operation that exists, or was the last one with its number.
-    private struct Entry {
-        var name: String?
-        var place: String?
-        var error: String?
-        var started: UInt64 = 0
-        var wasAdded = false
-    }
-
-    private struct Queue {
-        var label: String
-        var maximum: Int?
-        var isSuspended = false
-    }
-
     private let level: Level
-    private let start: UInt64
-    private var entries: [Entry] = []
-    private var queues: [Int: Queue] = [:]
-    /// The queues that are those of groups.
-    private var groups: Set<Int> = []
-    private var threads: [Int: String] = [:]
-    private var programs: [Int: String] = [:]
-    /// An operation that was added, whose name may be the next record.
-    private var added: (record: OperationRecord, queue: Int, creator: Int?)?
+    /// An operation that was added, whose name may be the next record, and the thread that has added it.
+    private var added: (index: Int, thread: Int)?
     private var lines = ""
 
-    /// - Parameter start: the time that lines show as 0.
-    init(_ level: Level, from start: UInt64) {
-        (self.level, self.start) = (level, start)
-    }
+    init(_ level: Level) { self.level = level }
 
-    // MARK: Records
+    // MARK: Operations
 
-    func receive(_ record: OperationRecord) {
-        if let (previous, queue, creator) = added {
-            added = nil
-            let isName = if case .name = record.event { record.operation == previous.operation } else { false }
-            if isName { receiveOperation(record) }
-            let author = creator.map { " by \(label(of: $0))" } ?? ""
-            write(.debug, previous, "\(label(of: previous.operation)) was added to \(queues[queue]?.label ?? "a queue")\(author)")
-            if isName { return }
+    func operationChanged(_ index: Int, from old: RunOperation?, in log: RunLog) {
+        writeAdded(in: log)
+        guard let old else {
+            added = (index, log.thread)
+            return
         }
-        switch record.event {
-        case .thread(let worker, let isMain):
-            threads[record.thread] = isMain ? "main" : worker.map { "worker \($0)" } ?? "thread \(record.thread)"
-        case .group(let queue): groups.insert(queue)
-        case .queue(let number, let name, let maximum, let isSuspended):
-            let kind = groups.contains(number) ? "group" : "queue"
-            receiveQueue(
-                record, number,
-                Queue(label: name.map { "\(kind) '\($0)'" } ?? "\(kind) \(number + 1)", maximum: maximum, isSuspended: isSuspended))
-        case .activityBegan(let number, let name):
-            programs[number] = name
-            let author = record.operation >= 0 ? " by \(label(of: record.operation))" : ""
-            write(.info, record, "program '\(name)' was started\(author)")
-        case .activityEnded(let number, let detail):
-            write(.info, record, "program '\(programs.removeValue(forKey: number) ?? "")' ended: \(detail)")
-        default: receiveOperation(record)
+        let operation = log.operations[index], label = label(of: operation, in: log)
+        switch operation.phase {
+        case .waiting: break
+        case .ready: write(.debug, log, "\(label) is ready")
+        case .running: write(.debug, log, "\(label) started")
+        case .open where operation.thread == old.thread: write(.debug, log, "\(label) goes on without a thread")
+        case .open:
+            let worker = log.slots.all[operation.thread - RunLog.firstSlotThread].workerName
+            write(.debug, log, "\(label) has run on \(worker) for \(LogWriter.seconds(operation.returned - operation.started)) s")
+        case .betweenAttempts: write(.warning, log, "\(label) failed and is tried again: \(firstLine(of: old.error, in: log))")
+        case .finished:
+            switch operation.outcome {
+            case .succeeded:
+                let duration = operation.hasStarted ? " after \(LogWriter.seconds(operation.runTime)) s" : ""
+                write(.debug, log, "\(label) finished\(duration)")
+            case .failed: write(.error, log, "\(label) failed: \(firstLine(of: operation.error, in: log))")
+            case .cancelled: write(.warning, log, "\(label) was cancelled")
+            case nil: break
+            }
         }
     }
 
-    private func receiveQueue(_ record: OperationRecord, _ number: Int, _ queue: Queue) {
-        let old = queues.updateValue(queue, forKey: number)
-        if old == nil || old?.maximum != queue.maximum, let maximum = queue.maximum {
-            write(.info, record, "\(queue.label) runs at most \(maximum) at once")
-        } else if old != nil, old?.maximum != queue.maximum {
-            write(.info, record, "\(queue.label) has no maximum")
+    /// Writes that an operation was added, now that its name is known.
+    private func writeAdded(in log: RunLog) {
+        guard let (index, thread) = exchange(&added, with: nil) else { return }
+        let operation = log.operations[index], queue = LogWriter.label(of: log.queues[operation.queue])
+        let author = operation.creator.map { " by \(label(of: log.operations[Int($0)], in: log))" } ?? ""
+        write(.debug, log, at: operation.added, on: thread, "\(label(of: operation, in: log)) was added to \(queue)\(author)")
+    }
+
+    func operationSkipped(_ index: Int, in log: RunLog) {
+        writeAdded(in: log)
+        write(.debug, log, "\(label(of: log.operations[index], in: log)) is skipped, because its work is done")
+    }
+
+    func operationCancelled(_ index: Int, in log: RunLog) {
+        writeAdded(in: log)
+        write(.debug, log, "\(label(of: log.operations[index], in: log)) is told to cancel")
+    }
+
+    private func label(of operation: RunOperation, in log: RunLog) -> String {
+        if let name = operation.name { return "'\(log.texts[name].text)'" }
+        return operation.place.map { "an operation <\(log.texts[$0].text)>" } ?? "an operation"
+    }
+
+    private func firstLine(of error: Int32?, in log: RunLog) -> Substring {
+        error.flatMap { log.errors[$0].text.split(separator: "\n", maxSplits: 1).first } ?? "without an error"
+    }
+
+    // MARK: Queues and programs
+
+    func queueChanged(_ index: Int, from old: RunLog.Queue, in log: RunLog) {
+        writeAdded(in: log)
+        let queue = log.queues[index], label = LogWriter.label(of: queue)
+        if old.maximum != queue.maximum {
+            write(.info, log, "\(label) \(queue.maximum.map { "runs at most \($0) at once" } ?? "has no maximum")")
         }
-        if queue.isSuspended != (old?.isSuspended ?? false) {
-            write(.info, record, "\(queue.label) was \(queue.isSuspended ? "suspended" : "resumed")")
-        }
+        if old.isSuspended != queue.isSuspended { write(.info, log, "\(label) was \(queue.isSuspended ? "suspended" : "resumed")") }
     }
 
-    private func receiveOperation(_ record: OperationRecord) {
-        let number = record.operation
-        while entries.count <= number { entries.append(Entry()) }
-        switch record.event {
-        case .place(let place, let isFinal):
-            if entries[number].wasAdded { entries[number] = Entry() }
-            if isFinal || entries[number].place == nil { entries[number].place = place.isEmpty ? nil : place }
-        case .added(let queue, let creator, _, _):
-            entries[number] = Entry(place: entries[number].wasAdded ? nil : entries[number].place, wasAdded: true)
-            added = (record, queue, creator)
-        case .name(let name): entries[number].name = name.isEmpty ? nil : name
-        case .error(let text): entries[number].error = text
-        case .ready: write(.debug, record, "\(label(of: number)) is ready")
-        case .started:
-            entries[number].started = record.time
-            write(.debug, record, "\(label(of: number)) started")
-        case .ranElsewhere(let worker, _, let began, let ended):
-            write(.debug, record, "\(label(of: number)) has run on \(worker) for \(LogWriter.seconds(ended - began)) s")
-        case .attemptFailed:
-            write(.warning, record, "\(label(of: number)) failed and is tried again: \(firstLine(of: entries[number].error))")
-            entries[number].error = nil
-        case .skipped: write(.debug, record, "\(label(of: number)) is skipped, because its work is done")
-        case .returned: write(.debug, record, "\(label(of: number)) goes on without a thread")
-        case .cancelled: write(.debug, record, "\(label(of: number)) is told to cancel")
-        case .finished(.cancelled): write(.warning, record, "\(label(of: number)) was cancelled")
-        case .finished(.failed): write(.error, record, "\(label(of: number)) failed: \(firstLine(of: entries[number].error))")
-        case .finished(.succeeded): write(.debug, record, "\(label(of: number)) finished\(duration(of: number, record))")
-        default: break
-        }
+    private static func label(of queue: RunLog.Queue) -> String {
+        queue.givenName.map { "\(queue.isGroup ? "group" : "queue") '\($0)'" } ?? queue.name.text
     }
 
-    private func label(of number: Int) -> String {
-        guard entries.indices.contains(number) else { return "an operation" }
-        if let name = entries[number].name { return "'\(name)'" }
-        return entries[number].place.map { "an operation <\($0)>" } ?? "an operation"
+    func programStarted(_ number: Int, by operation: Int?, in log: RunLog) {
+        writeAdded(in: log)
+        let author = operation.map { " by \(label(of: log.operations[$0], in: log))" } ?? ""
+        write(.info, log, "program '\(log.programs[number]?.name.text ?? "")' was started\(author)")
     }
 
-    private func duration(of number: Int, _ record: OperationRecord) -> String {
-        let started = entries[number].started
-        return started == 0 ? "" : " after \(LogWriter.seconds(record.time - min(started, record.time))) s"
+    func programEnded(_ number: Int, _ detail: String, in log: RunLog) {
+        writeAdded(in: log)
+        write(.info, log, "program '\(log.programs[number]?.name.text ?? "")' ended: \(detail)")
     }
-
-    private func firstLine(of error: String?) -> Substring { error?.split(separator: "\n", maxSplits: 1).first ?? "without an error" }
 
     // MARK: Lines
 
-    private func write(_ level: Level, _ record: OperationRecord, _ text: String) {
+    private func write(_ level: Level, _ log: RunLog, _ text: @autoclosure () -> String) {
+        write(level, log, at: log.end, on: log.thread, text())
+    }
+
+    private func write(_ level: Level, _ log: RunLog, at time: UInt64, on thread: Int, _ text: @autoclosure () -> String) {
         guard level <= self.level else { return }
-        let time = LogWriter.seconds(record.time - min(start, record.time))
-        lines += "[\(String(repeating: " ", count: max(0, 12 - time.utf8.count)))\(time)] \(threads[record.thread] ?? "thread"): "
+        let seconds = LogWriter.seconds(time), thread = log.threads.indices.contains(thread) ? log.threads[thread].name : "thread"
+        lines += "[\(String(repeating: " ", count: max(0, 12 - seconds.utf8.count)))\(seconds)] \(thread): "
         // A name may have anything in it, so control characters could change the terminal.
-        lines.unicodeScalars.append(contentsOf: text.unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 })
+        lines.unicodeScalars.append(contentsOf: text().unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 })
         lines += "\n"
     }
 
     private static func seconds(_ nanoseconds: UInt64) -> String { String(seconds: nanoseconds, decimals: 6) }
 
     /// Writes the lines so far.
-    func flush() {
+    func flush(_ log: RunLog) {
+        writeAdded(in: log)
         if lines.isEmpty { return }
         Message.write(lines)
         lines = ""

@@ -5,18 +5,15 @@ import Synchronization
 
 /// Records a run, and writes the files that the options ask for.
 final class Recording: OperationRecordReceiver, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because only the recorder's thread uses the mutable fields, until `finish` has stopped it. Those that
-    // receive each record need no exclusivity checks, because none of them leads back here.
+    // Safety: `@unchecked Sendable` because only the recorder's thread uses the mutable fields and the log, until `finish` has stopped it.
 
-    @safe @exclusivity(unchecked) private var trace: TraceWriter?
+    private let log: RunLog
+    private let trace: TraceWriter?
     private let traceFile: OutputFile?
     private let graph: GraphFile?
     private let reportFile: OutputFile?
-    @safe @exclusivity(unchecked) private var log: RunLog?
     private let writer: LogWriter?
     private let status: StatusServer?
-    /// The latest part of the run, for the status page.
-    @safe @exclusivity(unchecked) private var latest: RunLog?
     private var recorder: Recorder?
     private var lastFlush: UInt64 = 0
     private let isFinished = Atomic<Bool>(false)
@@ -36,8 +33,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
 
     /// Begins to record, and to serve the status page.
     func begin(in runtime: Runtime) {
-        log?.workerCount = runtime.engine.workerCount
-        latest?.workerCount = runtime.engine.workerCount
+        log.workerCount = runtime.engine.workerCount
         recorder = Recorder(runtime.engine, receiver: self)
         if recorder == nil { Message.write("opscript: the run is not recorded: the system starts no more threads\n") }
         if recorder != nil, let status, !status.start(runtime.monitor) {
@@ -61,10 +57,12 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         self.reportFile = reportFile
         let start = Recording.now
         self.traceFile = traceFile
-        trace = traceFile.map { TraceWriter($0, from: start, title: "opscript \(options.title)") }
-        log = graph == nil && reportFile == nil ? nil : RunLog(title: options.title, from: start)
-        writer = options.logLevel.map { LogWriter($0, from: start) }
-        latest = options.status == nil ? nil : RunLog(title: options.title, from: start, forgets: true)
+        trace = traceFile.map { TraceWriter($0, title: "opscript \(options.title)") }
+        writer = options.logLevel.map { LogWriter($0) }
+        // The files that are written at the end need all of the run.
+        log = RunLog(
+            title: options.title, from: start, keepsAll: graph != nil || reportFile != nil,
+            observers: ([trace, writer] as [(any RunObserver)?]).compactMap { $0 })
         status = if let address = options.status { try StatusServer(address) } else { nil }
     }
 
@@ -76,10 +74,9 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
             pass(to: status, isLast: true)
             status.finish()
         }
-        trace?.finish()
+        log.finish()
+        trace?.finish(log)
         reportFailure(of: traceFile, for: "--trace")
-        log?.finish()
-        guard let log else { return }
         for line in graph?.finish(log) ?? [] { Message.write("opscript: \(line)\n") }
         guard let reportFile else { return }
         ReportPage.write(RunData(log: log, file: reportFile))
@@ -88,7 +85,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     }
 
     private func pass(to status: StatusServer, isLast: Bool) {
-        if let latest { status.pass(latest.latest(at: Recording.now), isLast: isLast) }
+        status.pass(log.latest(at: Recording.now), isLast: isLast)
     }
 
     private func reportFailure(of file: OutputFile?, for option: String) {
@@ -98,19 +95,12 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
 
     // MARK: OperationRecordReceiver
 
-    func receive(_ record: OperationRecord) {
-        trace?.receive(record)
-        log?.receive(record)
-        latest?.receive(record)
-        writer?.receive(record)
-    }
+    func receive(_ record: OperationRecord) { log.receive(record) }
 
     func finishBatch() {
-        writer?.flush()
-        if let status {
-            latest?.forget()
-            if status.isAsked { pass(to: status, isLast: false) }
-        }
+        writer?.flush(log)
+        log.forget()
+        if let status, status.isAsked { pass(to: status, isLast: false) }
         let now = Recording.now
         if now < lastFlush + 200_000_000 { return }
         lastFlush = now

@@ -24,12 +24,12 @@ struct RunData {
         member("skippedCount", totals.skipped)
         member("busy", totals.workerTime)
         column("cluster", [log.slots.workerCount, log.slots.capacity, Int(totals.clusterTime)])
-        list("texts", log.texts) { file.append(json: $0) }
+        list("texts", log.texts.all) { file.append($0) }
         let files = SourceFiles()
-        list("errors", log.errors) { file.append(json: ErrorReport(report: $0, files: files).lines.joined(separator: "\n")) }
+        list("errors", log.errors.all) { file.append(json: ErrorReport(report: $0.text, files: files).lines.joined(separator: "\n")) }
         list("queues", log.queues) { queue in
             file.append("[")
-            file.append(json: queue.name)
+            file.append(queue.name)
             file.append(",")
             file.append(queue.maximum ?? -1)
             file.append("]")
@@ -41,12 +41,13 @@ struct RunData {
             file.append(json: thread.name)
             file.append("]")
         }
-        column("number", log.numbers)
+        column("number", log.isWhole ? [] : operations.map(\.serial))
         column("name", operations.map { Int($0.name ?? -1) })
         column("line", operations.map { Int($0.place ?? -1) })
         column("error", operations.map { Int($0.error ?? -1) })
         column("queue", operations.map(\.queue))
-        column("group", operations.map { log.queues[$0.queue].group ?? -1 })
+        let groups = groups
+        column("group", operations.map { groups[$0.queue] ?? -1 })
         column("thread", operations.map(\.thread))
         column("outcome", operations.map(Self.number))
         column("skipped", operations.map { $0.isSkipped ? 1 : 0 })
@@ -91,6 +92,13 @@ struct RunData {
         file.append("}")
     }
 
+    /// The group whose members are in a queue, for each queue; nil if it is none of a group's, or the group is not in the log.
+    private var groups: [Int?] {
+        var groups = [Int?](repeating: nil, count: log.queues.count)
+        for (index, operation) in log.operations.enumerated() { if let members = operation.members { groups[members] = index } }
+        return groups
+    }
+
     /// The threads that ran operations, workers last, and then the slots of the workers of a cluster.
     private var threads: [(number: Int, name: String)] {
         let used = Set(log.operations.map(\.thread) + log.attempts.map(\.thread)).subtracting([-1])
@@ -120,9 +128,10 @@ struct RunData {
             tasks[Int(attempt.operation)].workerTime += attempt.busyTime
         }
         // A group takes no time of its own: its members wait for its start, and what depends on it waits for its members.
+        let groups = groups
         var members: [Int: [Int]] = [:]
         for (index, operation) in operations.enumerated() {
-            guard let group = log.queues[operation.queue].group else { continue }
+            guard let group = groups[operation.queue] else { continue }
             members[group, default: []].append(index)
             tasks[index].dependencies.append(group)
         }

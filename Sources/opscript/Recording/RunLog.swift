@@ -1,16 +1,24 @@
 import OpEngine
 
-/// Keeps a run in memory: all of it for the files that are written at its end, or its latest part for the status page. Takes about 180 bytes
-/// for each operation. Equal names and lines are stored once.
-struct RunLog: Sendable {
+/// What is known of a run: of all of it for the files that are written at its end, or of its latest part and of all operations that exist.
+///
+/// This is where the records of the engine become states of operations. `observers` write while the run goes on. Takes about 200 bytes for
+/// each operation. Equal names and lines are stored once.
+final class RunLog: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because one thread at a time uses a log. Another thread gets a log of its own from `latest`. What changes with
+    // each record needs no exclusivity checks, because observers only read.
+
     /// A queue, and how long it has held operations back so far.
     struct Queue {
-        var name: String
+        let number: Int
+        /// What somebody has called it.
+        fileprivate(set) var givenName: String?
+        fileprivate(set) var name: JSONText
+        /// Whether the members of a group are in it.
+        fileprivate(set) var isGroup = false
         /// The most operations that run at once; nil if the engine decides.
-        var maximum: Int?
+        fileprivate(set) var maximum: Int?
         fileprivate(set) var isSuspended = false
-        /// The index of the operation if the queue is that of a group which was added; nil for other queues.
-        fileprivate(set) var group: Int?
         /// How many operations wait for dependencies, are ready to start, and execute.
         fileprivate(set) var waiting = 0
         fileprivate(set) var ready = 0
@@ -20,7 +28,12 @@ struct RunLog: Sendable {
         fileprivate var suspended: UInt64 = 0
         fileprivate var full: UInt64 = 0
 
-        init(name: String) { self.name = name }
+        fileprivate init(number: Int) {
+            self.number = number
+            name = JSONText("queue \(number + 1)")
+        }
+
+        fileprivate mutating func rename() { name = JSONText(givenName ?? "\(isGroup ? "group" : "queue") \(number + 1)") }
 
         fileprivate mutating func advance(to time: UInt64) {
             if isSuspended {
@@ -48,11 +61,26 @@ struct RunLog: Sendable {
         let name: String
         /// Whether it is a thread of the engine's pool.
         let isWorker: Bool
-        /// The operation that a worker runs, and since when it has been blocked; -1 if there is none, and 0 if it is not.
-        fileprivate var running = -1
+        /// Its place among all threads where these are shown.
+        let position: Int
+        /// The operations that a worker runs, each inside a wait of the one before.
+        fileprivate var running: [Int] = []
+        /// Since when the last of them has been blocked; 0 if it is not.
         fileprivate var blocked: UInt64 = 0
 
-        fileprivate init(name: String, isWorker: Bool) { (self.name, self.isWorker) = (name, isWorker) }
+        fileprivate init(number: Int, worker: Int? = nil, isMain: Bool = false) {
+            name = isMain ? "main" : worker.map { "worker \($0)" } ?? "thread \(number)"
+            isWorker = worker != nil
+            position = isMain ? 0 : worker ?? 100_000 + number
+        }
+    }
+
+    /// A program that runs.
+    struct Program {
+        let name: JSONText
+        /// The name of the operation that has started it; nil if none has.
+        let owner: JSONText?
+        let began: UInt64
     }
 
     /// The number of the first slot of a cluster's worker where an operation has the number of a thread. Those of threads are lower.
@@ -61,280 +89,310 @@ struct RunLog: Sendable {
     let title: String
     /// The most operations that the engine's pool runs at once.
     var workerCount = 1
-    private(set) var operations: [RunOperation] = []
-    private(set) var texts: [String] = []
+    @safe @exclusivity(unchecked) private(set) var operations: [RunOperation] = []
+    @safe @exclusivity(unchecked) private(set) var texts = TextTable()
     /// The errors of failed operations, each with its traceback.
-    private(set) var errors: [String] = []
-    private(set) var queues: [Queue] = []
+    @safe @exclusivity(unchecked) private(set) var errors = TextTable()
+    @safe @exclusivity(unchecked) private(set) var queues: [Queue] = []
     /// The dependencies of all operations. Those of an operation that has neither started nor finished are not recorded.
-    private(set) var edges: [(operation: Int32, dependency: Int32)] = []
+    @safe @exclusivity(unchecked) private(set) var edges: [(operation: Int32, dependency: Int32)] = []
     /// The attempts that have failed and were followed by another, in order of their ends.
     private(set) var attempts: [Attempt] = []
     /// The threads by number.
-    private(set) var threads: [Thread] = []
+    @safe @exclusivity(unchecked) private(set) var threads: [Thread] = []
     /// The slots of the workers of clusters.
     private(set) var slots = WorkerSlots()
+    /// The programs that run, by number.
+    private(set) var programs: [Int: Program] = [:]
     /// Sums over all operations, including those that this log has forgotten.
-    private(set) var totals = RunTotals()
-    /// The thread of each worker, by its number.
-    private var workerThreads: [Int: Int] = [:]
-    /// The time of the last record.
-    private(set) var end: UInt64 = 0
-    /// The place of each operation in the order in which all were added; empty for a log that never forgets.
-    private(set) var numbers: [Int] = []
+    @safe @exclusivity(unchecked) private(set) var totals = RunTotals()
+    /// The time of the last record, and the thread that has caused it.
+    @safe @exclusivity(unchecked) private(set) var end: UInt64 = 0
+    @safe @exclusivity(unchecked) private(set) var thread = 0
 
     private let start: UInt64
-    private let forgets: Bool
-    private var textIndices: [String: Int32] = [:]
-    private var errorIndices: [String: Int32] = [:]
+    private let keepsAll: Bool
+    private let observers: [any RunObserver]
+    /// The thread of each worker, by its number.
+    private var workerThreads: [Int: Int] = [:]
     /// The operation that a record's number means now; -1 if there is none.
-    private var indices: [Int] = []
+    @safe @exclusivity(unchecked) private var indices: [Int] = []
     /// The places of operations that were not added yet, by the records' numbers; -1 if there is none.
-    private var places: [Int32] = []
+    @safe @exclusivity(unchecked) private var places: [Int32] = []
     /// The queues of groups that were not added yet, by the records' numbers of the groups.
-    private var groupQueues: [Int: Int] = [:]
+    @safe @exclusivity(unchecked) private var groupQueues: [Int: Int] = [:]
     /// The place that was recorded last: many operations are made in the same line.
-    private var lastPlace: (text: String, index: Int32) = ("", -1)
+    @safe @exclusivity(unchecked) private var lastPlace: (text: String, index: Int32) = ("", -1)
+    /// The number of operations with which `forget` does something.
+    private var mostOperations = 2 * RunLog.latestCount
 
     /// Begins a log whose time 0 is `start`.
     ///
-    /// - Parameter forgets: whether `forget` will be called.
-    init(title: String, from start: UInt64, forgets: Bool = false) {
+    /// - Parameter keepsAll: whether `forget` does nothing.
+    init(title: String, from start: UInt64, keepsAll: Bool = false, observers: [any RunObserver] = []) {
         self.title = title
         self.start = start
-        self.forgets = forgets
+        self.keepsAll = keepsAll
+        self.observers = observers
     }
 
     /// Whether all operations of the run are in the log.
     var isWhole: Bool { operations.count == totals.added }
 
     /// The name of an operation, or else the line that made it.
-    func label(of operation: RunOperation) -> String { text(operation.name) ?? text(operation.place) ?? "operation" }
+    func label(of operation: RunOperation) -> JSONText {
+        (operation.name ?? operation.place).map { texts[$0] } ?? RunLog.noName
+    }
 
-    func text(_ index: Int32?) -> String? { index.map { texts[Int($0)] } }
+    private static let noName = JSONText("operation")
 
     // MARK: Records
 
-    mutating func receive(_ record: OperationRecord) {
+    func receive(_ record: OperationRecord) {
         // Times never decrease, so that no difference is negative.
-        let time = max(end, max(record.time, start) - start)
-        end = time
-        switch record.event {
-        case .thread(let worker, let isMain):
-            while threads.count <= record.thread { threads.append(Thread(name: "thread \(threads.count)", isWorker: false)) }
-            if let worker {
-                threads[record.thread] = Thread(name: "worker \(worker)", isWorker: true)
-                workerThreads[worker] = record.thread
-            } else if isMain {
-                threads[record.thread] = Thread(name: "main", isWorker: false)
-            }
-        case .workerBlocked(let worker):
-            if let thread = workerThreads[worker], threads[thread].running >= 0 { threads[thread].blocked = time }
-        case .workerReturned(let worker):
-            if let thread = workerThreads[worker] { endBlocking(of: thread, at: time) }
-        case .queue(let queue, let name, let maximum, let isSuspended):
-            makeQueue(queue)
-            queues[queue].advance(to: time)
-            if let name { queues[queue].name = name }
-            if queues[queue].isSuspended && !isSuspended { queues[queue].resumed = time }
-            (queues[queue].maximum, queues[queue].isSuspended) = (maximum, isSuspended)
-        case .activityBegan: totals.programBegan()
-        case .activityEnded: totals.programEnded()
-        default: receiveOperation(record, at: time)
-        }
-    }
-
-    private mutating func receiveOperation(_ record: OperationRecord, at time: UInt64) {
+        end = max(end, max(record.time, start) - start)
+        thread = record.thread
         let number = record.operation
         while indices.count <= number {
             indices.append(-1)
             places.append(-1)
         }
-        let index = indices[number]
+        let index = number < 0 ? -1 : indices[number]
         switch record.event {
+        case .thread(let worker, let isMain):
+            while threads.count <= thread { threads.append(Thread(number: threads.count)) }
+            threads[thread] = Thread(number: thread, worker: worker, isMain: isMain)
+            if let worker { workerThreads[worker] = thread }
+        case .workerBlocked(let worker):
+            if let thread = workerThreads[worker], !threads[thread].running.isEmpty { threads[thread].blocked = end }
+        case .workerReturned(let worker):
+            if let thread = workerThreads[worker] { endBlocking(of: thread) }
+        case .queue(let queue, let name, let maximum, let isSuspended): change(queue, name, maximum: maximum, isSuspended: isSuspended)
+        case .activityBegan(let program, let name):
+            programs[program] = Program(name: JSONText(name), owner: index < 0 ? nil : label(of: operations[index]), began: end)
+            totals.programBegan()
+            tell { $0.programStarted(program, by: index < 0 ? nil : index, in: self) }
+        case .activityEnded(let program, let detail):
+            totals.programEnded()
+            tell { $0.programEnded(program, detail, in: self) }
+            programs[program] = nil
         case .place(let place, let isFinal):
             if !isFinal && places[number] >= 0 { return }
-            if place != lastPlace.text { lastPlace = (place, place.isEmpty ? -1 : intern(place)) }
+            if place != lastPlace.text { lastPlace = (place, place.isEmpty ? -1 : texts.index(of: place)) }
             places[number] = lastPlace.index
         case .group(let queue):
             makeQueue(queue)
-            if queues[queue].name == RunLog.name(ofQueue: queue) { queues[queue].name = "group \(queue + 1)" }
+            queues[queue].isGroup = true
+            queues[queue].rename()
             // A finished operation has had the same number.
-            if index >= 0, operations[index].phase != .finished { queues[queue].group = index } else { groupQueues[number] = queue }
-        case .added(let queue, let creator, _, let isReady):
-            if let inner = groupQueues.removeValue(forKey: number) { queues[inner].group = operations.count }
-            let creator = creator.flatMap { $0 < indices.count && indices[$0] >= 0 ? Int32(indices[$0]) : nil }
-            makeQueue(queue)
-            indices[number] = operations.count
-            operations.append(
-                RunOperation(
-                    place: places[number] < 0 ? nil : places[number], queue: queue, creator: creator, added: time,
-                    ready: isReady ? time : .max,
-                    phase: .waiting))
-            places[number] = -1
-            if forgets { numbers.append(totals.added) }
-            totals.add()
-            queues[queue].waiting += 1
-            if isReady { becomeReady(operations.count - 1, at: time) }
+            if index >= 0, operations[index].phase != .finished { operations[index].members = queue } else { groupQueues[number] = queue }
+        case .added(let queue, let creator, _, let isReady): add(number, to: queue, by: creator, isReady: isReady)
         case _ where index < 0: break
-        case .name(let name): operations[index].name = name.isEmpty ? nil : intern(name)
-        case .error(let text): operations[index].error = RunLog.intern(text, in: &errors, &errorIndices)
+        case .name(let name):
+            // Looking for an equal name takes longer than a trace takes to write an operation.
+            operations[index].name = name.isEmpty ? nil : keepsAll ? texts.index(of: name) : texts.append(JSONText(name))
+        case .error(let text): operations[index].error = errors.index(of: text)
         case .dependency(let other):
-            if other < indices.count, indices[other] >= 0 { edges.append((Int32(index), Int32(indices[other]))) }
-        case .ready: becomeReady(index, at: time)
-        case .started: begin(index, on: record.thread, at: time)
+            guard other < indices.count, indices[other] >= 0 else { return }
+            edges.append((Int32(index), Int32(indices[other])))
+            tell { $0.dependencyFound(of: index, on: indices[other], in: self) }
+        case .ready:
+            let old = operations[index]
+            if becomeReady(index) { tell(index, from: old) }
+        case .started: begin(index)
         case .returned:
-            guard operations[index].phase == .running else { return }
-            leaveThread(index, at: time)
+            let old = operations[index]
+            guard old.phase == .running else { return }
+            leaveThread(index)
             operations[index].phase = .open
-            operations[index].returned = time
+            operations[index].returned = end
+            tell(index, from: old)
         case .ranElsewhere(let worker, let slotCount, let began, let ended):
-            place(index, on: worker, slotCount, from: max(began, start) - start, to: max(ended, start) - start, at: time)
-        case .attemptFailed: endAttempt(index, at: time)
+            place(index, on: worker, slotCount, from: max(began, start) - start, to: max(ended, start) - start)
+        case .attemptFailed: endAttempt(index)
         case .skipped where !operations[index].isSkipped:
             operations[index].isSkipped = true
             totals.skip()
-        case .finished(let outcome): finish(index, outcome, at: time)
-        default: break
+            tell { $0.operationSkipped(index, in: self) }
+        case .skipped: break
+        case .cancelled: tell { $0.operationCancelled(index, in: self) }
+        case .finished(let outcome): finish(index, outcome)
         }
     }
 
-    private mutating func becomeReady(_ index: Int, at time: UInt64) {
-        guard operations[index].phase == .waiting else { return }
+    @inline(__always)
+    private func tell(_ call: (any RunObserver) -> Void) { for observer in observers { call(observer) } }
+
+    private func tell(_ index: Int, from old: RunOperation?) { tell { $0.operationChanged(index, from: old, in: self) } }
+
+    private func change(_ number: Int, _ name: String?, maximum: Int?, isSuspended: Bool) {
+        makeQueue(number)
+        let old = queues[number]
+        queues[number].advance(to: end)
+        if let name {
+            queues[number].givenName = name
+            queues[number].rename()
+        }
+        if old.isSuspended && !isSuspended { queues[number].resumed = end }
+        (queues[number].maximum, queues[number].isSuspended) = (maximum, isSuspended)
+        tell { $0.queueChanged(number, from: old, in: self) }
+    }
+
+    private func add(_ number: Int, to queue: Int, by creator: Int?, isReady: Bool) {
+        makeQueue(queue)
+        let index = operations.count
+        operations.append(
+            RunOperation(
+                serial: totals.added, place: places[number] < 0 ? nil : places[number], queue: queue,
+                members: groupQueues.removeValue(forKey: number),
+                creator: creator.flatMap { $0 < indices.count && indices[$0] >= 0 ? Int32(indices[$0]) : nil }, added: end,
+                ready: isReady ? end : .max, phase: .waiting))
+        indices[number] = index
+        places[number] = -1
+        totals.add()
+        queues[queue].waiting += 1
+        if isReady { becomeReady(index) }
+        tell(index, from: nil)
+    }
+
+    @discardableResult
+    private func becomeReady(_ index: Int) -> Bool {
+        guard operations[index].phase == .waiting else { return false }
         let queue = operations[index].queue
-        queues[queue].advance(to: time)
+        queues[queue].advance(to: end)
         operations[index].phase = .ready
-        operations[index].ready = time
+        operations[index].ready = end
         queues[queue].waiting -= 1
         queues[queue].ready += 1
         // The queue's totals so far. `endWait` subtracts them from the later ones.
         (operations[index].suspendedTime, operations[index].maximumTime) = (queues[queue].suspended, queues[queue].full)
+        return true
     }
 
-    private mutating func endWait(_ index: Int, at time: UInt64) {
-        becomeReady(index, at: time)
-        guard operations[index].phase == .ready else { return }
+    private func endWait(_ index: Int) {
+        becomeReady(index)
         let queue = operations[index].queue
-        queues[queue].advance(to: time)
+        queues[queue].advance(to: end)
+        queues[queue].ready -= 1
         operations[index].suspendedTime = queues[queue].suspended - operations[index].suspendedTime
         operations[index].maximumTime = queues[queue].full - operations[index].maximumTime
         operations[index].resumed = queues[queue].resumed
     }
 
-    private mutating func begin(_ index: Int, on thread: Int, at time: UInt64) {
-        let queue = operations[index].queue
-        switch operations[index].phase {
+    private func begin(_ index: Int) {
+        let old = operations[index]
+        switch old.phase {
         case .waiting, .ready:
-            endWait(index, at: time)
-            queues[queue].ready -= 1
-            totals.start(afterWaiting: time - operations[index].added)
+            endWait(index)
+            totals.start(afterWaiting: end - old.added)
         case .betweenAttempts:
-            queues[queue].advance(to: time)
-            queues[queue].waiting -= 1
-            operations[index].earlierTime += time - operations[index].started
+            queues[old.queue].advance(to: end)
+            queues[old.queue].waiting -= 1
+            operations[index].earlierTime += end - old.started
+            operations[index].finished = 0
             totals.startAgain()
         case .running, .open, .finished: return
         }
-        queues[queue].executing += 1
+        queues[old.queue].executing += 1
         operations[index].phase = .running
-        operations[index].started = time
+        operations[index].attempt += 1
+        operations[index].started = end
         operations[index].thread = thread
-        if isWorker(thread) { (threads[thread].running, threads[thread].blocked) = (index, 0) }
+        if isWorker(thread) {
+            endBlocking(of: thread)
+            threads[thread].running.append(index)
+        }
+        tell(index, from: old)
     }
 
-    private mutating func endAttempt(_ index: Int, at time: UInt64) {
+    private func endAttempt(_ index: Int) {
         guard operations[index].phase == .running || operations[index].phase == .open else { return }
-        if operations[index].phase == .running { leaveThread(index, at: time) }
-        let queue = operations[index].queue
-        queues[queue].advance(to: time)
-        queues[queue].executing -= 1
-        queues[queue].waiting += 1
-        operations[index].finished = time
-        endRunElsewhere(index)
+        endRun(index)
         let operation = operations[index]
+        queues[operation.queue].waiting += 1
         attempts.append(
             Attempt(
                 operation: Int32(index), thread: operation.thread, started: operation.started, left: operation.leftThread,
                 busyTime: operation.busyTime, error: operation.error))
-        // An operation may be tried again for ever.
-        if forgets, attempts.count > 2 * RunLog.latestCount { attempts.removeFirst(RunLog.latestCount) }
-        if isWorker(operation.thread) { totals.workerTime += operation.busyTime }
         totals.endAttempt()
         operations[index].phase = .betweenAttempts
-        (operations[index].finished, operations[index].returned, operations[index].blockedTime) = (0, 0, 0)
-        operations[index].error = nil
+        (operations[index].returned, operations[index].blockedTime, operations[index].error) = (0, 0, nil)
+        tell(index, from: operation)
     }
 
-    private mutating func leaveThread(_ index: Int, at time: UInt64) {
-        let thread = operations[index].thread
-        guard isWorker(thread), threads[thread].running == index else { return }
-        endBlocking(of: thread, at: time)
-        threads[thread].running = -1
-    }
-
-    private mutating func endBlocking(of thread: Int, at time: UInt64) {
-        guard threads[thread].running >= 0, threads[thread].blocked > 0 else { return }
-        operations[threads[thread].running].blockedTime += time - threads[thread].blocked
-        threads[thread].blocked = 0
-    }
-
-    private mutating func finish(_ index: Int, _ outcome: Operation.Outcome?, at time: UInt64) {
+    /// Ends the time that an operation runs.
+    private func endRun(_ index: Int) {
+        if operations[index].phase == .running { leaveThread(index) }
         let queue = operations[index].queue
-        switch operations[index].phase {
+        queues[queue].advance(to: end)
+        queues[queue].executing -= 1
+        operations[index].finished = end
+        if operations[index].thread >= RunLog.firstSlotThread {
+            // The time on the way back is none of the operation's.
+            (operations[index].finished, operations[index].returned) = (operations[index].returned, 0)
+        }
+        if isWorker(operations[index].thread) { totals.workerTime += operations[index].busyTime }
+    }
+
+    private func leaveThread(_ index: Int) {
+        let thread = operations[index].thread
+        guard isWorker(thread), threads[thread].running.last == index else { return }
+        endBlocking(of: thread)
+        threads[thread].running.removeLast()
+    }
+
+    private func endBlocking(of thread: Int) {
+        let begin = threads[thread].blocked
+        guard let index = threads[thread].running.last, begin > 0 else { return }
+        operations[index].blockedTime += end - begin
+        threads[thread].blocked = 0
+        tell { $0.threadUnblocked(thread, since: begin, in: self) }
+    }
+
+    private func finish(_ index: Int, _ outcome: Operation.Outcome?) {
+        var old = operations[index]
+        switch old.phase {
         case .waiting where outcome == nil:
-            operations[index].ready = time
-            queues[queue].waiting -= 1
-        case .waiting, .ready:
-            endWait(index, at: time)
-            queues[queue].ready -= 1
-        case .running, .open:
-            if operations[index].phase == .running { leaveThread(index, at: time) }
-            queues[queue].advance(to: time)
-            queues[queue].executing -= 1
+            operations[index].ready = end
+            queues[old.queue].waiting -= 1
+        case .waiting, .ready: endWait(index)
+        case .running, .open: endRun(index)
         case .betweenAttempts:
-            queues[queue].waiting -= 1
-            operations[index].earlierTime += time - operations[index].started
+            queues[old.queue].waiting -= 1
+            operations[index].earlierTime += end - old.started
             operations[index].thread = -1
         case .finished: return
         }
+        let phase = old.phase
+        if phase == .running || phase == .open { old = operations[index] } else { operations[index].finished = end }
         operations[index].phase = .finished
-        operations[index].finished = time
         operations[index].outcome = outcome
-        endRunElsewhere(index)
-        if isWorker(operations[index].thread) { totals.workerTime += operations[index].busyTime }
         if let outcome { totals.finish(outcome, after: operations[index].hasStarted ? operations[index].runTime : nil) }
+        tell(index, from: old)
     }
 
     // MARK: Clusters
 
     /// Moves an operation from the thread that has sent it to a slot of the worker that has run it: the time until then is one of waiting.
-    private mutating func place(
-        _ index: Int, on worker: String, _ slotCount: Int, from began: UInt64, to ended: UInt64, at time: UInt64
-    ) {
-        if operations[index].phase == .running { leaveThread(index, at: time) } else if operations[index].phase != .open { return }
-        var operation = operations[index]
-        if operation.returned == 0 { operation.returned = time }
-        if isWorker(operation.thread) { totals.workerTime += operation.busyTime }
-        let ended = min(max(ended, operation.started), time), began = min(max(began, operation.started), ended)
-        let (slot, _, begin, end) = slots.place(on: worker, slotCount: slotCount, from: began, to: ended, at: time)
-        operation.phase = .open
-        operation.thread = RunLog.firstSlotThread + slot
-        operation.clusterTime += begin - operation.started
-        (operation.started, operation.returned, operation.blockedTime) = (begin, max(end, 1), 0)
-        totals.clusterTime += end - begin
-        operations[index] = operation
-    }
-
-    /// The time on the way back is none of the operation's.
-    private mutating func endRunElsewhere(_ index: Int) {
-        guard operations[index].thread >= RunLog.firstSlotThread else { return }
-        (operations[index].finished, operations[index].returned) = (operations[index].returned, 0)
+    private func place(_ index: Int, on worker: String, _ slotCount: Int, from began: UInt64, to ended: UInt64) {
+        if operations[index].phase == .running { leaveThread(index) } else if operations[index].phase != .open { return }
+        if operations[index].returned == 0 { operations[index].returned = end }
+        let old = operations[index]
+        if isWorker(old.thread) { totals.workerTime += old.busyTime }
+        let ended = min(max(ended, old.started), end), began = min(max(began, old.started), ended)
+        let slot = slots.place(on: worker, slotCount: slotCount, from: began, to: ended, at: end)
+        operations[index].phase = .open
+        operations[index].thread = RunLog.firstSlotThread + slot.slot
+        operations[index].clusterTime += slot.began - old.started
+        (operations[index].started, operations[index].returned, operations[index].blockedTime) = (slot.began, max(slot.ended, 1), 0)
+        totals.clusterTime += slot.ended - slot.began
+        tell(index, from: old)
     }
 
     /// Ends the times of operations that have not finished.
-    mutating func finish() {
+    func finish() {
         edges.sort { ($0.operation, $0.dependency) < ($1.operation, $1.dependency) }
-        for index in operations.indices { finish(index, nil, at: end) }
+        for index in operations.indices { finish(index, nil) }
     }
 
     // MARK: Indices
@@ -343,20 +401,8 @@ struct RunLog: Sendable {
     func isWorker(_ thread: Int) -> Bool { threads.indices.contains(thread) && threads[thread].isWorker }
 
     /// Makes the queue with a number. Two threads may record their first queues in another order than that of the numbers.
-    private mutating func makeQueue(_ number: Int) {
-        while queues.count <= number { queues.append(Queue(name: RunLog.name(ofQueue: queues.count))) }
-    }
-
-    private static func name(ofQueue number: Int) -> String { "queue \(number + 1)" }
-
-    private mutating func intern(_ text: String) -> Int32 { RunLog.intern(text, in: &texts, &textIndices) }
-
-    private static func intern(_ text: String, in texts: inout [String], _ indices: inout [String: Int32]) -> Int32 {
-        if let index = indices[text] { return index }
-        let index = Int32(texts.count)
-        texts.append(text)
-        indices[text] = index
-        return index
+    private func makeQueue(_ number: Int) {
+        while queues.count <= number { queues.append(Queue(number: queues.count)) }
     }
 
     // MARK: Forgetting
@@ -364,31 +410,39 @@ struct RunLog: Sendable {
     /// The number of finished operations that a part of a log has at most, and how many failed and unfinished ones besides.
     private static let latestCount = 2000, failureCount = 200, unfinishedCount = 1000
 
-    /// Forgets the oldest of the finished operations, once they are so many that this costs each of them little.
-    mutating func forget() {
-        let unfinished = totals.added - totals.finished
-        if operations.count - unfinished < 2 * RunLog.latestCount + unfinished { return }
-        let indices = keep(selection(unfinishedCount: .max))
-        self.indices = self.indices.map { $0 < 0 ? -1 : indices[$0] }
+    /// Forgets the oldest of the finished operations that do not exist any more, once they are so many that this costs each of them little.
+    func forget() {
+        if keepsAll { return }
+        // An operation may be tried again for ever.
+        if attempts.count > 2 * RunLog.latestCount { attempts.removeFirst(RunLog.latestCount) }
+        if operations.count < mostOperations { return }
+        var exist = [Bool](repeating: false, count: operations.count)
+        for index in indices where index >= 0 { exist[index] = true }
+        keep(selection(unfinishedCount: .max) { exist[$0] })
+        mostOperations = 2 * (operations.count + RunLog.latestCount)
     }
 
     /// A log of the latest finished and failed operations, and of those that come next, for another thread. It ends at `time`, by the clock of
     /// the records.
     func latest(at time: UInt64) -> RunLog {
-        var part = self
-        (part.indices, part.places) = ([], [])
+        let part = RunLog(title: title, from: start)
+        part.workerCount = workerCount
+        (part.operations, part.texts, part.errors) = (operations, texts, errors)
+        (part.queues, part.edges, part.attempts, part.threads) = (queues, edges, attempts, threads)
+        (part.slots, part.totals) = (slots, totals)
         part.end = max(end, max(time, start) - start)
-        _ = part.keep(selection(unfinishedCount: RunLog.unfinishedCount))
+        part.keep(selection(unfinishedCount: RunLog.unfinishedCount) { _ in false })
         return part
     }
 
-    /// The indices of the latest finished operations, of the latest failed ones, and of the first ones that have not finished.
-    private func selection(unfinishedCount: Int) -> [Int] {
+    /// The indices of the latest finished operations, of the latest failed ones, of others that `isKept` asks for, and of the first ones that
+    /// have not finished.
+    private func selection(unfinishedCount: Int, _ isKept: (Int) -> Bool) -> [Int] {
         var (latest, failures, unfinished) = (0, 0, 0)
         var selected: [Int] = []
         for index in operations.indices.reversed() where operations[index].phase == .finished {
             let isFailure = operations[index].outcome == .failed
-            if latest >= RunLog.latestCount && (!isFailure || failures >= RunLog.failureCount) { continue }
+            if latest >= RunLog.latestCount && (!isFailure || failures >= RunLog.failureCount) && !isKept(index) { continue }
             latest += 1
             if isFailure { failures += 1 }
             selected.append(index)
@@ -400,47 +454,34 @@ struct RunLog: Sendable {
         return selected.sorted()
     }
 
-    /// Removes all operations but those at some indices, and the texts that no operation has any more. Returns the new index of each
-    /// operation, or -1.
-    private mutating func keep(_ selected: [Int]) -> [Int] {
-        var indices = [Int](repeating: -1, count: operations.count)
-        for (new, old) in selected.enumerated() { indices[old] = new }
-        let (formerTexts, formerErrors) = (texts, errors)
-        (texts, errors, textIndices, errorIndices) = ([], [], [:], [:])
-        // Where each text is now. Most operations have been made in a few lines.
-        var newTexts = [Int32](repeating: -1, count: formerTexts.count)
-        func kept(_ text: Int32) -> Int32 {
-            if newTexts[Int(text)] < 0 { newTexts[Int(text)] = intern(formerTexts[Int(text)]) }
-            return newTexts[Int(text)]
-        }
+    /// Removes all operations but those at some indices, and the texts that no operation has any more.
+    private func keep(_ selected: [Int]) {
+        var moved = [Int](repeating: -1, count: operations.count)
+        for (new, old) in selected.enumerated() { moved[old] = new }
+        var texts = TextTable.Move(self.texts), errors = TextTable.Move(self.errors)
         operations = selected.map { index in
             var operation = operations[index]
-            operation.name = operation.name.map(kept)
-            operation.place = operation.place.map(kept)
-            operation.error = operation.error.map { RunLog.intern(formerErrors[Int($0)], in: &errors, &errorIndices) }
-            operation.creator = operation.creator.flatMap { indices[Int($0)] < 0 ? nil : Int32(indices[Int($0)]) }
+            operation.name = operation.name.map { texts.index(of: $0) }
+            operation.place = operation.place.map { texts.index(of: $0) }
+            operation.error = operation.error.map { errors.index(of: $0) }
+            operation.creator = operation.creator.flatMap { moved[Int($0)] < 0 ? nil : Int32(moved[Int($0)]) }
             return operation
         }
-        numbers = selected.map { numbers[$0] }
-        for queue in queues.indices {
-            if let group = queues[queue].group { queues[queue].group = indices[group] < 0 ? nil : indices[group] }
-        }
-        for thread in threads.indices where threads[thread].running >= 0 {
-            threads[thread].running = indices[threads[thread].running]
-        }
-        for number in places.indices where places[number] >= 0 { places[number] = kept(places[number]) }
-        lastPlace = ("", -1)
         attempts = attempts.compactMap { attempt in
-            guard indices[Int(attempt.operation)] >= 0 else { return nil }
+            guard moved[Int(attempt.operation)] >= 0 else { return nil }
             var attempt = attempt
-            attempt.operation = Int32(indices[Int(attempt.operation)])
-            attempt.error = attempt.error.map { RunLog.intern(formerErrors[Int($0)], in: &errors, &errorIndices) }
+            attempt.operation = Int32(moved[Int(attempt.operation)])
+            attempt.error = attempt.error.map { errors.index(of: $0) }
             return attempt
         }
         edges = edges.compactMap { edge in
-            let (operation, dependency) = (indices[Int(edge.operation)], indices[Int(edge.dependency)])
+            let (operation, dependency) = (moved[Int(edge.operation)], moved[Int(edge.dependency)])
             return operation < 0 || dependency < 0 ? nil : (Int32(operation), Int32(dependency))
         }
-        return indices
+        for number in places.indices where places[number] >= 0 { places[number] = texts.index(of: places[number]) }
+        for number in indices.indices where indices[number] >= 0 { indices[number] = moved[indices[number]] }
+        for thread in threads.indices { threads[thread].running = threads[thread].running.map { moved[$0] }.filter { $0 >= 0 } }
+        lastPlace = ("", -1)
+        (self.texts, self.errors) = (texts.table, errors.table)
     }
 }

@@ -3,21 +3,27 @@ import OpEngine
 /// An operation of a recorded run. Times are nanoseconds since the run began, and 0 for what never happened.
 struct RunOperation {
     /// How far the operation has come.
-    enum Phase { case waiting, ready, running, open, betweenAttempts, finished }
+    enum Phase: Int { case waiting, ready, running, open, betweenAttempts, finished }
 
+    /// The place in the order in which all operations of the run were added.
+    var serial = 0
     /// The indices of texts and of an error of `RunLog`; nil if there is none.
     var name: Int32?
     var place: Int32?
     var error: Int32?
     /// The index of the queue.
     let queue: Int
+    /// The index of the queue of the members if it is a group; nil for other operations.
+    var members: Int?
     /// The index of the operation that added it; nil if none did.
     var creator: Int32?
     /// The number of the thread or of the slot that ran it; -1 if none did. See `RunLog.firstSlotThread`.
     var thread = -1
     let added: UInt64
     var ready: UInt64
-    /// When the last attempt began.
+    /// The number of the last attempt that began.
+    var attempt = 0
+    /// When it began.
     var started: UInt64 = 0
     /// The time from the beginning of the first attempt to that of the last.
     var earlierTime: UInt64 = 0
@@ -25,7 +31,7 @@ struct RunOperation {
     var returned: UInt64 = 0
     /// The part of the time on its thread in which it was blocked, so that another thread could take its place.
     var blockedTime: UInt64 = 0
-    /// When it finished. For an operation that never did, the end of the recording.
+    /// When it finished, or between two attempts when the former one failed. For an operation that never finished, the end of the recording.
     var finished: UInt64 = 0
     /// The part of the time from `ready` to `started` in which the queue was suspended, or had as many operations as it may run.
     var suspendedTime: UInt64 = 0

@@ -3,8 +3,6 @@ import OpEngine
 /// The events of a trace in JSON, each in a line of its own. Knows nothing of what came before.
 struct TraceEvents {
     let file: OutputFile
-    /// The time that becomes 0.
-    let start: UInt64
 
     /// Begins the array with the name of the process.
     func writeFirst(title: String) {
@@ -15,11 +13,11 @@ struct TraceEvents {
 
     /// Names a track. Tracks with lower positions are further up.
     func writeTrack(_ track: Int, _ name: String, _ position: Int) {
-        begin("M", track: track, at: start)
+        begin("M", track: track, at: 0)
         file.append(",\"name\":\"thread_name\",\"args\":{\"name\":")
         file.append(json: name)
         file.append("}}")
-        begin("M", track: track, at: start)
+        begin("M", track: track, at: 0)
         file.append(",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":")
         file.append(position)
         file.append("}}")
@@ -35,7 +33,7 @@ struct TraceEvents {
         file.append(",\"tid\":")
         file.append(track)
         file.append(",\"ts\":")
-        file.append(microseconds: time < start ? 0 : time - start)
+        file.append(microseconds: time)
     }
 
     // MARK: Slices
@@ -54,15 +52,13 @@ struct TraceEvents {
     }
 
     /// The time that an operation was on its thread, or at a worker of a cluster.
-    func writeSlice(of operation: borrowing TraceOperation, in queue: JSONText, until end: UInt64, _ outcome: Operation.Outcome?) {
-        let elsewhere = operation.elsewhere
+    func writeSlice(of operation: borrowing RunOperation, in log: RunLog, _ outcome: Operation.Outcome?) {
         beginSlice(
-            operation.label, "operation", track: elsewhere?.track ?? operation.thread + 1, from: elsewhere?.began ?? operation.started,
-            to: elsewhere?.ended ?? end)
+            log.label(of: operation), "operation", track: operation.thread + 1, from: operation.started, to: operation.leftThread)
         file.append("\"number\":")
-        file.append(operation.serial)
+        file.append(operation.serial + 1)
         file.append(",\"queue\":")
-        file.append(queue)
+        file.append(log.queues[operation.queue].name)
         file.append(",\"outcome\":\"")
         switch outcome {
         case .succeeded: file.append(operation.isSkipped ? "skipped\"" : "succeeded\"")
@@ -77,45 +73,44 @@ struct TraceEvents {
         // The slice of an operation without a name has the place as its name.
         if operation.name != nil, let place = operation.place {
             file.append(",\"place\":")
-            file.append(place)
+            file.append(log.texts[place])
         }
         if let error = operation.error {
             file.append(",\"error\":")
-            file.append(error)
+            file.append(log.errors[error])
         }
         file.append("}}")
     }
 
     /// The time in which a thread has sent an operation to the cluster.
-    func writeSending(of operation: borrowing TraceOperation, to end: UInt64) {
-        beginSlice(JSONText("send"), "cluster", track: operation.thread + 1, from: operation.started, to: end)
+    func writeSending(of operation: borrowing RunOperation, in log: RunLog) {
+        beginSlice(JSONText("send"), "cluster", track: operation.thread + 1, from: operation.started, to: operation.leftThread)
         file.append("\"operation\":")
-        file.append(operation.label)
+        file.append(log.label(of: operation))
         file.append("}}")
     }
 
     // MARK: Groups
 
     /// Begins the box of a group: viewers show it as a process of its own, which folds.
-    func writeBox(_ process: Int, _ name: JSONText) {
-        begin("M", process: process, track: 0, at: start)
+    func writeBox(of queue: Int, _ name: JSONText) {
+        let process = queue + 2
+        begin("M", process: process, track: 0, at: 0)
         file.append(",\"name\":\"process_name\",\"args\":{\"name\":\"group ")
         file.append(verbatim: name.escaped)
         file.append("\"}}")
-        begin("M", process: process, track: 0, at: start)
+        begin("M", process: process, track: 0, at: 0)
         file.append(",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":")
         file.append(process)
         file.append("}}")
     }
 
     /// The time from the start to the end of a group or of a member, in the box of the group.
-    func writeInBox(_ process: Int, row: Int, _ operation: borrowing TraceOperation, to end: UInt64) {
-        let elsewhere = operation.elsewhere
+    func writeInBox(of queue: Int, row: Int, _ operation: borrowing RunOperation, in log: RunLog) {
         beginSlice(
-            operation.label, "group", process: process, track: row, from: elsewhere?.began ?? operation.started,
-            to: elsewhere?.ended ?? end)
+            log.label(of: operation), "group", process: queue + 2, track: row, from: operation.started, to: operation.finished)
         file.append("\"number\":")
-        file.append(operation.serial)
+        file.append(operation.serial + 1)
         file.append("}}")
     }
 
@@ -127,72 +122,69 @@ struct TraceEvents {
         file.append("}}")
     }
 
-    /// - Parameter operation: the name of the operation that has started the program; nil if none has.
-    func writeProgram(_ name: JSONText, of operation: JSONText?, _ result: String, track: Int, from begin: UInt64, to end: UInt64) {
-        beginSlice(name, "program", track: track, from: begin, to: end)
+    func writeProgram(_ program: borrowing RunLog.Program, _ result: String, track: Int, to end: UInt64) {
+        beginSlice(program.name, "program", track: track, from: program.began, to: end)
         file.append("\"result\":")
         file.append(json: result)
-        if let operation {
+        if let owner = program.owner {
             file.append(",\"operation\":")
-            file.append(operation)
+            file.append(owner)
         }
         file.append("}}")
     }
 
     // MARK: Times without a thread
 
-    func writeWait(
-        of operation: borrowing TraceOperation, in queue: JSONText, for what: StaticString, from begin: UInt64, to end: UInt64
-    ) {
+    func writeWait(of operation: borrowing RunOperation, in log: RunLog, for what: StaticString, from begin: UInt64, to end: UInt64) {
+        let queue = log.queues[operation.queue].name.escaped
         beginHalf("b", of: operation, at: begin)
         file.append("waiting in ")
-        file.append(verbatim: queue.escaped)
+        file.append(verbatim: queue)
         file.append("\",\"args\":{\"operation\":")
-        file.append(operation.label)
+        file.append(log.label(of: operation))
         file.append(",\"for\":\"")
         file.append(what)
         file.append("\"}}")
         beginHalf("e", of: operation, at: end)
         file.append("waiting in ")
-        file.append(verbatim: queue.escaped)
+        file.append(verbatim: queue)
         file.append("\"}")
     }
 
     /// An operation that goes on without a thread.
-    func writeAsynchronous(_ operation: borrowing TraceOperation, to end: UInt64) {
+    func writeAsynchronous(_ operation: borrowing RunOperation, in log: RunLog) {
         beginHalf("b", of: operation, at: operation.returned)
         file.append("asynchronous\",\"args\":{\"operation\":")
-        file.append(operation.label)
+        file.append(log.label(of: operation))
         file.append("}}")
-        beginHalf("e", of: operation, at: end)
+        beginHalf("e", of: operation, at: operation.finished)
         file.append("asynchronous\"}")
     }
 
     /// Begins one end of such a time, up to the opening quote of its name.
     @inline(__always)
-    private func beginHalf(_ phase: StaticString, of operation: borrowing TraceOperation, at time: UInt64) {
+    private func beginHalf(_ phase: StaticString, of operation: borrowing RunOperation, at time: UInt64) {
         begin(phase, track: 0, at: time)
         file.append(",\"cat\":\"queue\",\"id\":")
-        file.append(operation.serial)
+        file.append(operation.serial + 1)
         file.append(",\"name\":\"")
     }
 
     // MARK: Arrows and counters
 
     /// An arrow from the end of a dependency to the start of its dependent.
-    func writeFlow(_ number: Int, from source: borrowing TraceOperation, to target: borrowing TraceOperation, at time: UInt64) {
-        let (track, begin, end) = source.slice
-        beginFlow("s", "dependency", number, track: track, at: max(begin, end - 1))
+    func writeFlow(_ number: Int, from source: borrowing RunOperation, to target: borrowing RunOperation) {
+        beginFlow("s", "dependency", number, track: source.thread + 1, at: max(source.started + 1, source.leftThread) - 1)
         file.append("}")
-        beginFlow("f", "dependency", number, track: target.thread + 1, at: time)
+        beginFlow("f", "dependency", number, track: target.thread + 1, at: target.started)
         file.append(",\"bp\":\"e\"}")
     }
 
     /// An arrow from where an operation was sent to where it ran.
-    func writeFlow(_ number: Int, ofSent operation: borrowing TraceOperation) {
-        beginFlow("s", "send", number, track: operation.thread + 1, at: operation.started)
+    func writeFlow(_ number: Int, ofSent sent: borrowing RunOperation, to operation: borrowing RunOperation) {
+        beginFlow("s", "send", number, track: sent.thread + 1, at: sent.started)
         file.append("}")
-        beginFlow("f", "send", number, track: operation.slice.track, at: operation.slice.from)
+        beginFlow("f", "send", number, track: operation.thread + 1, at: operation.started)
         file.append(",\"bp\":\"e\"}")
     }
 

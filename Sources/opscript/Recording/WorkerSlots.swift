@@ -4,13 +4,15 @@
 struct WorkerSlots: Sendable {
     /// A row.
     struct Slot {
-        /// Such as `w1 on host, slot 2`.
-        let name: String
+        let workerName: String
         /// The place of the worker in the order in which the workers were seen first, and the slot's place among those of the worker.
         let worker: Int
         let number: Int
         /// When the last operation in it ended.
         fileprivate(set) var end: UInt64
+
+        /// Such as `w1 on host, slot 2`.
+        var name: String { "\(workerName), slot \(number + 1)" }
     }
 
     private struct Worker {
@@ -36,11 +38,11 @@ struct WorkerSlots: Sendable {
     /// - Parameters:
     ///   - slotCount: the number of operations that the worker runs at once; 0 if that is unknown.
     ///   - now: when the operation was back.
-    /// - Returns: the index of the slot, whether it is a new one, and the operation's time there. It is moved to a later one if the operation
+    /// - Returns: the index of the slot, and the operation's time there. It is moved to a later one if the operation
     ///   before had not ended by then.
     mutating func place(
         on worker: String, slotCount: Int, from began: UInt64, to ended: UInt64, at now: UInt64
-    ) -> (slot: Int, isNew: Bool, began: UInt64, ended: UInt64) {
+    ) -> (slot: Int, began: UInt64, ended: UInt64) {
         let index = indices[worker] ?? workers.count
         if index == workers.count {
             indices[worker] = index
@@ -55,10 +57,10 @@ struct WorkerSlots: Sendable {
         if let slot = free ?? next, all[slot].end <= min(began + Self.slack, now) {
             let begin = max(began, all[slot].end)
             all[slot].end = min(ended + (begin - began), now)
-            return (slot, false, begin, all[slot].end)
+            return (slot, begin, all[slot].end)
         }
         workers[index].slots.append(all.count)
-        all.append(Slot(name: "\(worker), slot \(slots.count + 1)", worker: index, number: slots.count, end: ended))
-        return (all.count - 1, true, began, ended)
+        all.append(Slot(workerName: worker, worker: index, number: slots.count, end: ended))
+        return (all.count - 1, began, ended)
     }
 }

@@ -70,7 +70,7 @@ struct Metrics {
         for queue in log.queues {
             let own = Metrics.counts(queue)
             if own == [0, 0, 0] { continue }
-            let name = Metrics.label(queue.name)
+            let name = Metrics.label(queue.name.text)
             counts[name] = zip(counts[name] ?? [0, 0, 0], own).map(+)
         }
         let largest = counts.sorted { (-$0.value.reduce(0, +), $0.key) < (-$1.value.reduce(0, +), $1.key) }.prefix(Metrics.queueCount)

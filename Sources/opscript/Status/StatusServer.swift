@@ -121,11 +121,10 @@ import Synchronization
         metrics = Array(Metrics(log: part, workers: workers, clusters: clusters, pages: pages).text.utf8)
         unsafe ch_resume(server)
         if pages == 0 { return }
-        var log = part
-        log.finish()
+        part.finish()
         let event = OutputFile()
         event.append("data: ")
-        RunData(log: log, file: event).write()
+        RunData(log: part, file: event).write()
         event.append("\n\n")
         if isLast { event.append("event: end\ndata: end\n\n") }
         event.flush()
