@@ -99,7 +99,8 @@ final class Database: Sendable {
     }
 
     private func use<Result>(forWriting: Bool, _ body: (SQLite) throws(SQLiteError) -> Result) -> Result? {
-        for _ in 0..<3 {
+        var setAside = 0
+        while true {
             var damaged: SQLite?
             do throws(SQLiteError) {
                 guard let connection = try take(forWriting: forWriting) else { return nil }
@@ -108,15 +109,18 @@ final class Database: Sendable {
                 giveBack(connection)
                 return result
             } catch {
-                guard let damaged, error.isDamage else {
+                guard let damaged, setAside < Self.replacements, isDamage(error, of: damaged) else {
                     giveUp(error, forWriting: forWriting)
                     return nil
                 }
-                setAside(damaged.inode, as: "damaged", because: error.message)
+                self.setAside(damaged.inode, as: "damaged", because: error.message)
+                setAside += 1
             }
         }
-        return nil
     }
+
+    /// How many files may be set aside at once: a disk that damages whatever is written would get one after another.
+    private static let replacements = 2
 
     private func take(forWriting: Bool) throws(SQLiteError) -> SQLite? {
         let (idle, writes, isAllowed) = state.withLock { state in
@@ -148,11 +152,20 @@ final class Database: Sendable {
             return state.isReadable && state.isWritable
         }
         if !isFirst { return }
-        let reason = error.isBusy ? "another process has locked it for ten seconds" : error.message
         warn(
             forWriting
-                ? "the store '\(path)' cannot be written (\(reason)): what this run finishes from now on is not recorded"
-                : "the store '\(path)' cannot be read (\(reason)): nothing is skipped from now on")
+                ? "the store '\(path)' cannot be written (\(error.reason)): what this run finishes from now on is not recorded"
+                : "the store '\(path)' cannot be read (\(error.reason)): nothing is skipped from now on")
+    }
+
+    /// Whether the file is to blame. A statement that fails is our mistake, unless the file proves to be damaged: another name in the definition of
+    /// a table makes it fail, too.
+    private func isDamage(_ error: SQLiteError, of connection: SQLite) -> Bool {
+        switch error.cause {
+        case .damage: true
+        case .environment: false
+        case .mistake: connection.isDamaged(definitions: Self.definitions)
+        }
     }
 
     // MARK: Opening
@@ -170,7 +183,7 @@ final class Database: Sendable {
             if !forWriting { return nil }
             makeFolder()
         }
-        while true {
+        for _ in 0...Self.replacements {
             var unusable: (inode: UInt64, name: String, reason: String)?
             let connection = try locks.exclusively { () throws(SQLiteError) -> SQLite? in
                 // What an earlier database has left would be taken for a part of the new one.
@@ -178,7 +191,7 @@ final class Database: Sendable {
                 let connection = try SQLite(path: path) { Self.inode(of: $0) ?? 0 }
                 do throws(SQLiteError) {
                     if let (name, reason) = try prepare(connection) { unusable = (connection.inode, name, reason) }
-                } catch  where error.isDamage {
+                } catch  where isDamage(error, of: connection) {
                     unusable = (connection.inode, "damaged", error.message)
                 }
                 return unusable == nil ? connection : nil
@@ -192,6 +205,7 @@ final class Database: Sendable {
                 throw SQLiteError(code: SQLITE_CANTOPEN, message: "it is not a store, and cannot be renamed")
             }
         }
+        throw SQLiteError(code: SQLITE_CANTOPEN, message: "new ones are damaged as well")
     }
 
     /// Makes the folder, and those above it. That it cannot be made is said when the database is opened.
@@ -230,16 +244,18 @@ final class Database: Sendable {
     }
 
     /// The numbers are halves of digests. Those that are equal by chance are told apart by the digests in `body`.
-    private static var tables: String {
+    private static let definitions = [
         """
         CREATE TABLE work(id INTEGER PRIMARY KEY, key INTEGER NOT NULL, variant INTEGER NOT NULL, identity INTEGER NOT NULL,
-            used INTEGER NOT NULL, body BLOB NOT NULL, value BLOB) STRICT;
-        CREATE UNIQUE INDEX work_key ON work(key, variant);
-        CREATE INDEX work_identity ON work(identity);
-        CREATE INDEX work_used ON work(used);
-        PRAGMA application_id = \(identifier);
-        PRAGMA user_version = \(version);
-        """
+            used INTEGER NOT NULL, body BLOB NOT NULL, value BLOB) STRICT
+        """,
+        "CREATE UNIQUE INDEX work_key ON work(key, variant)",
+        "CREATE INDEX work_identity ON work(identity)",
+        "CREATE INDEX work_used ON work(used)",
+    ]
+
+    private static var tables: String {
+        (definitions + ["PRAGMA application_id = \(identifier)", "PRAGMA user_version = \(version)"]).joined(separator: ";\n")
     }
 
     // MARK: Setting aside

@@ -5,16 +5,33 @@ struct SQLiteError: Error {
     let code: CInt
     let message: String
 
-    /// The database is not one, or its pages contradict each other, or it has not our tables.
-    var isDamage: Bool {
-        switch code & 0xFF {
-        case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_CONSTRAINT, SQLITE_MISMATCH, SQLITE_FORMAT: true
-        default: false
+    /// What has failed.
+    enum Cause {
+        /// The file: it is no database, or its pages contradict each other.
+        case damage
+        /// The disk, memory, a permission, or another process.
+        case environment
+        /// A statement of ours, or the way in which we call SQLite.
+        case mistake
+    }
+
+    var cause: Cause {
+        // SQLITE_IOERR_DATA: a page has not its checksum. SQLITE_IOERR_CORRUPTFS blames the file system instead.
+        if code == SQLITE_IOERR | 32 << 8 { return .damage }
+        return switch code & 0xFF {
+        case SQLITE_CORRUPT, SQLITE_NOTADB: .damage
+        case SQLITE_PERM, SQLITE_BUSY, SQLITE_NOMEM, SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN, SQLITE_PROTOCOL,
+            SQLITE_NOLFS, SQLITE_AUTH:
+            .environment
+        default: .mistake
         }
     }
 
-    /// Another process has kept the database for longer than anybody should.
-    var isBusy: Bool { code & 0xFF == SQLITE_BUSY || code & 0xFF == SQLITE_LOCKED }
+    /// What to say of it.
+    var reason: String {
+        if code & 0xFF == SQLITE_BUSY { return "another process has locked it for ten seconds" }
+        return cause == .mistake ? "opscript bug: \(message), error \(code) of SQLite" : message
+    }
 }
 
 /// A connection with its prepared statements.
@@ -80,7 +97,7 @@ final class SQLite: @unchecked Sendable {
     func number(_ text: StaticString) throws(SQLiteError) -> Int {
         let statement = try statement(text)
         defer { statement.reset() }
-        guard try step(statement) else { throw SQLiteError(code: SQLITE_CORRUPT, message: "\(text) has no row") }
+        guard try step(statement) else { throw SQLiteError(code: SQLITE_INTERNAL, message: "\(text) has no row") }
         return statement.integer(0)
     }
 
@@ -131,6 +148,33 @@ final class SQLite: @unchecked Sendable {
             if unsafe sqlite3_get_autocommit(handle) == 0 { try? execute("ROLLBACK") }
             throw error
         }
+    }
+
+    /// Reads the whole file. Returns whether it lacks one of these definitions although it is a store, or contradicts itself. Without an answer, the
+    /// file counts as sound.
+    func isDamaged(definitions: [String]) -> Bool {
+        endReading()
+        do throws(SQLiteError) {
+            let found = try texts("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")
+            if try number("PRAGMA application_id") != 0, !definitions.allSatisfy(found.contains) { return true }
+        } catch {
+            // The statement fits every database that can be read.
+            return error.cause == .damage || error.code & 0xFF == SQLITE_ERROR
+        }
+        do throws(SQLiteError) {
+            return try texts("PRAGMA integrity_check(1)") != ["ok"]
+        } catch {
+            return error.cause == .damage
+        }
+    }
+
+    /// The first column of each row.
+    private func texts(_ text: StaticString) throws(SQLiteError) -> [String] {
+        let statement = try statement(text)
+        defer { statement.reset() }
+        var texts: [String] = []
+        while try step(statement) { unsafe texts.append(String(decoding: statement.blob(0), as: UTF8.self)) }
+        return texts
     }
 
     /// How many rows the last statement has changed.

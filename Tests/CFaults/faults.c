@@ -9,6 +9,7 @@
 
 static _Atomic fault planned;
 static atomic_long changes, planned_change;
+static atomic_int planned_code;
 
 /// What SQLite takes for a file: the real one lies behind it.
 typedef struct layer {
@@ -31,7 +32,7 @@ static int fail(fault kind, int code) {
         kill(getpid(), SIGKILL);
         pause();
     }
-    return kind == FAULT_FULL ? SQLITE_FULL : code;
+    return kind == FAULT_FULL ? SQLITE_FULL : kind == FAULT_CODE ? atomic_load(&planned_code) : code;
 }
 
 static int layer_close(sqlite3_file *file) { return real(file)->pMethods ? real(file)->pMethods->xClose(real(file)) : SQLITE_OK; }
@@ -43,7 +44,7 @@ static int layer_read(sqlite3_file *file, void *bytes, int count, sqlite3_int64 
 static int layer_write(sqlite3_file *file, const void *bytes, int count, sqlite3_int64 offset) {
     fault kind = next_change();
     if (kind == FAULT_NONE) return real(file)->pMethods->xWrite(real(file), bytes, count, offset);
-    if (count > 1) real(file)->pMethods->xWrite(real(file), bytes, count / 2, offset);
+    if (count > 1 && kind != FAULT_CODE) real(file)->pMethods->xWrite(real(file), bytes, count / 2, offset);
     return fail(kind, SQLITE_IOERR_WRITE);
 }
 
@@ -140,6 +141,11 @@ void faults_plan(fault kind, long number) {
     atomic_store(&changes, 0);
     atomic_store(&planned_change, number);
     atomic_store(&planned, kind);
+}
+
+void faults_plan_code(int code, long number) {
+    atomic_store(&planned_code, code);
+    faults_plan(FAULT_CODE, number);
 }
 
 long faults_changes(void) { return atomic_load(&changes); }

@@ -67,6 +67,61 @@ import Testing
         #expect(folder.warnings.count == 1)
     }
 
+    @Test(
+        "A statement that fails in a sound store is a bug of ours, and loses nothing",
+        arguments: [
+            // A generic error, and a violated constraint.
+            ("abs(-9223372036854775808)", "integer overflow, error 1 of SQLite"),
+            ("RAISE(ABORT, 'refused')", "refused, error 1811 of SQLite"),
+        ])
+    func aMistakeOfOurs(expression: String, message: String) throws {
+        let folder = try Folder()
+        try fill(folder)
+        execute("CREATE TRIGGER refuse BEFORE INSERT ON work BEGIN SELECT \(expression); END", in: folder)
+        let store = folder.store()
+        for index in 0..<10 { #expect(try run(store, index) == nil) }
+        for index in 10..<12 { #expect(try run(store, index) == .some("")) }
+        store.close()
+        #expect(
+            folder.warnings.entries == [
+                "the store '\(folder.database)' cannot be written (opscript bug: \(message)): what this run finishes from now on is not recorded"
+            ])
+        #expect(folder.names().allSatisfy { !$0.hasPrefix("store.db.") })
+        execute("DROP TRIGGER refuse", in: folder)
+        let next = folder.store()
+        for index in 0..<10 { #expect(try run(next, index) == nil) }
+        for index in 10..<12 { #expect(try run(next, index) == .some(nil)) }
+        #expect(folder.warnings.count == 1)
+    }
+
+    @Test(
+        "A statement that fails because the file is not as we made it means damage",
+        arguments: [
+            ("ALTER TABLE work RENAME COLUMN used TO ased", "no such column: used"),
+            ("DROP TABLE work", "no such table: work"),
+            // A text in a column of numbers: the record that would have a later time violates a constraint.
+            (
+                """
+                PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = replace(replace(sql, ' STRICT', ''), 'used INTEGER', 'used TEXT');
+                PRAGMA writable_schema = RESET; UPDATE work SET used = 'x'; PRAGMA writable_schema = ON;
+                UPDATE sqlite_schema SET sql = replace(sql, 'used TEXT', 'used INTEGER') || ' STRICT' WHERE type = 'table';
+                """, "cannot store TEXT value in INTEGER column work.used"
+            ),
+        ])
+    func theFileIsToBlame(change: String, message: String) throws {
+        let folder = try Folder()
+        try fill(folder)
+        execute(change, in: folder)
+        let store = folder.store()
+        for index in 10..<20 { #expect(try run(store, index) == .some(nil)) }
+        for index in 10..<20 { #expect(try run(store, index) == nil) }
+        let other = folder.database + ".damaged-1"
+        #expect(
+            folder.warnings.entries == [
+                "the store '\(folder.database)' was set aside (\(message)): it is now '\(other)', and work is done again"
+            ])
+    }
+
     @Test("A store with wrong bytes gives right values, or none")
     func wrongBytes() throws {
         let seed = TestLength.number("OPSCRIPT_STORE_SEED").map(UInt64.init) ?? UInt64.random(in: 0...99_999)

@@ -4,7 +4,7 @@ import OpStore
 import StoreGraph
 import Synchronization
 
-// Runs a graph with a store, in a process that tests kill: StoreHost FOLDER SEED NODES LOG [kill|full|error CHANGE | user ID]
+// Runs a graph with a store, in a process that tests kill: StoreHost FOLDER SEED NODES LOG [kill|full|error CHANGE | code CHANGE CODE | user ID]
 // Appends a line to LOG for each event, at once. Exits with 2 if something was not recorded, and prints warnings.
 let words = CommandLine.arguments
 guard words.count >= 5, let seed = UInt64(words[2]), let nodeCount = Int(words[3]) else { exit(64) }
@@ -18,6 +18,10 @@ if words.count == 7, let number = Int(words[6]) {
     } else if words[5] == "user" {
         setuid(uid_t(number))
     }
+}
+if words.count == 8, words[5] == "code", let number = Int(words[6]), let code = CInt(words[7]) {
+    faults_install()
+    faults_plan_code(code, number)
 }
 
 let isComplete = Atomic<Bool>(true)
