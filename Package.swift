@@ -60,7 +60,7 @@ let package = Package(
         .target(
             name: "CStore", linkerSettings: [":libsqlite3.a", ":libxxhash.a", ":libzstd.a", "m"].map { .linkedLibrary($0) }),
         .target(name: "OpStore", dependencies: ["CStore"], swiftSettings: strictMemory),
-        // Loads its libraries when they are needed, and without their headers is empty.
+        // Loads its libraries when they are needed.
         .target(name: "CNats", linkerSettings: [.linkedLibrary(":libxxhash.a")]),
         .target(name: "OpCluster", dependencies: ["CNats", "OpEngine"], swiftSettings: strictMemory),
         .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpCluster", "OpEngine", "OpStore"], swiftSettings: strictMemory),

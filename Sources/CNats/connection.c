@@ -9,8 +9,6 @@
 #include "CNats.h"
 #include "libraries.h"
 
-#if CNATS_IS_BUILT
-
 // Milliseconds between two attempts to connect again, and until a connection that says nothing counts as broken.
 #define RECONNECT_WAIT 200
 #define RECONNECT_JITTER 100
@@ -128,7 +126,7 @@ static void handle_closed(natsConnection *nats, void *closure) {
     end_one(connection);
 }
 
-static void handle_error(natsConnection *nats, natsSubscription *subscription, natsStatus status, void *closure) {
+static void handle_error(natsConnection *nats, natsSubscription *subscription, nats_status status, void *closure) {
     (void)subscription;
     const char *text = NULL;
     nats_functions.natsConnection_GetLastError(nats, &text);
@@ -145,13 +143,13 @@ static int split(char *text, const char **parts, int limit) {
 
 enum { MAX_SERVERS = 32 };
 
-static natsStatus apply(natsOptions *options, const cnats_settings *settings, cnats_connection *connection) {
+static nats_status apply(natsOptions *options, const cnats_settings *settings, cnats_connection *connection) {
     const nats_library *nats = &nats_functions;
     char *servers = strdup(settings->url);
     if (servers == NULL) return NATS_NO_MEMORY;
     const char *parts[MAX_SERVERS];
     int count = split(servers, parts, MAX_SERVERS);
-    natsStatus status = nats->natsOptions_SetServers(options, parts, count);
+    nats_status status = nats->natsOptions_SetServers(options, parts, count);
     free(servers);
 #define APPLY(call) \
     if (status == NATS_OK) status = nats->call
@@ -203,7 +201,7 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
     }
     cnats_connection *connection = calloc(1, sizeof *connection);
     natsOptions *options = NULL;
-    natsStatus status = connection == NULL ? NATS_NO_MEMORY : nats_functions.natsOptions_Create(&options);
+    nats_status status = connection == NULL ? NATS_NO_MEMORY : nats_functions.natsOptions_Create(&options);
     if (status == NATS_OK) {
         connection->handlers = handlers;
         pthread_mutex_init(&connection->lock, NULL);
@@ -213,7 +211,7 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
         // something else.
         bool signs = settings->credentials != NULL || settings->nkey_seed != NULL;
         for (int tries = signs ? 3 : 1; status == NATS_OK && connection->nats == NULL && tries > 0; tries--) {
-            natsStatus result = nats_functions.natsConnection_Connect(&connection->nats, options);
+            nats_status result = nats_functions.natsConnection_Connect(&connection->nats, options);
             if (result != NATS_CONNECTION_AUTH_FAILED || tries == 1) status = result;
         }
     }
@@ -222,7 +220,7 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
         connection->open_count = 1;
         return connection;
     }
-    natsStatus ignored;
+    nats_status ignored;
     const char *text = nats_functions.nats_GetLastError(&ignored);
     if (status == NATS_TIMEOUT) {
         snprintf(error, error_size, "it has not answered for %d seconds", CONNECT_TIMEOUT / 1000);
@@ -252,7 +250,7 @@ bool cnats_subscribe(cnats_connection *connection, const char *subject) {
     connection->subscriptions = subscriptions;
     natsSubscription *subscription = NULL;
     pipe_signal signal = block_pipe_signal();
-    natsStatus status = nats_functions.natsConnection_Subscribe(&subscription, connection->nats, subject, handle_message, connection);
+    nats_status status = nats_functions.natsConnection_Subscribe(&subscription, connection->nats, subject, handle_message, connection);
     unblock_pipe_signal(signal);
     if (status != NATS_OK) return false;
     // The protocol limits what is under way; a message that libnats dropped would have to be sent again.
@@ -268,7 +266,7 @@ bool cnats_subscribe(cnats_connection *connection, const char *subject) {
 const char *cnats_publish(
     cnats_connection *connection, const char *subject, const char *reply, const char *id, const void *bytes, size_t count) {
     const nats_library *nats = &nats_functions;
-    natsStatus status;
+    nats_status status;
     pipe_signal signal = block_pipe_signal();
     if (id == NULL) {
         status = reply == NULL ? nats->natsConnection_Publish(connection->nats, subject, bytes, (int)count)
@@ -304,35 +302,3 @@ void cnats_last_error(cnats_connection *connection, char text[CNATS_ERROR_SIZE])
     nats_functions.natsConnection_GetLastError(connection->nats, &last);
     snprintf(text, CNATS_ERROR_SIZE, "%s", last != NULL ? last : "");
 }
-
-#else
-
-cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size) {
-    (void)settings;
-    (void)handlers;
-    snprintf(error, error_size, "%s", cnats_missing());
-    return NULL;
-}
-
-// Without a connection, nobody can call these.
-void cnats_close(cnats_connection *connection, int64_t milliseconds) { (void)connection, (void)milliseconds; }
-
-void cnats_free(cnats_connection *connection) { (void)connection; }
-
-bool cnats_subscribe(cnats_connection *connection, const char *subject) { return (void)connection, (void)subject, false; }
-
-const char *cnats_publish(
-    cnats_connection *connection, const char *subject, const char *reply, const char *id, const void *bytes, size_t count) {
-    (void)connection, (void)subject, (void)reply, (void)id, (void)bytes, (void)count;
-    return cnats_missing();
-}
-
-bool cnats_is_connected(cnats_connection *connection) { return (void)connection, false; }
-
-int64_t cnats_max_payload(cnats_connection *connection) { return (void)connection, 0; }
-
-bool cnats_local_address(cnats_connection *connection, char address[CNATS_ADDRESS_SIZE]) { return (void)connection, (void)address, false; }
-
-void cnats_last_error(cnats_connection *connection, char text[CNATS_ERROR_SIZE]) { (void)connection, text[0] = '\0'; }
-
-#endif

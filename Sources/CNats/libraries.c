@@ -10,8 +10,6 @@
 #include "CNats.h"
 
 static const char *missing;
-
-#if CNATS_IS_BUILT
 nats_library nats_functions;
 static char description[256];
 
@@ -38,7 +36,7 @@ static void load(void) {
         missing = description;
         return;
     }
-#define NATS_LOAD(name)                                                                                                        \
+#define NATS_LOAD(result, name, ...)                                                                                           \
     *(void **)&nats_functions.name = dlsym(library, #name);                                                                    \
     if (nats_functions.name == NULL && missing == NULL) {                                                                      \
         snprintf(description, sizeof description, "the library libnats of this machine is too old: it has no " #name);        \
@@ -50,12 +48,6 @@ static void load(void) {
     uint8_t digest[CNATS_DIGEST_COUNT];
     if (missing == NULL && !cnats_digest("", 0, digest)) missing = "a cluster needs the library libcrypto, which cannot be loaded: install libssl3";
 }
-#else
-static void load(void) {
-    missing = "this opscript was built without libnats, so it has no clusters: install libnats-dev (scripts/bootstrap --cluster), and "
-              "build it again";
-}
-#endif
 
 const char *cnats_missing(void) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -2,9 +2,7 @@
 #include <malloc.h>  // declares the functions that are replaced below, as do the next headers
 #include <stdlib.h>
 #include <string.h>
-#if __has_include(<jemalloc/jemalloc.h>)
 #include <jemalloc/jemalloc.h>
-#endif
 
 void *failing_realloc(void *block, size_t size);
 void *failing_calloc(size_t count, size_t size);

@@ -11,7 +11,7 @@
 #include <malloc.h>
 #endif
 
-#if defined(__linux__) && __has_include(<jemalloc/jemalloc.h>)
+#ifdef __linux__
 #include <jemalloc/jemalloc.h>
 #include <sys/mman.h>
 

@@ -1,6 +1,5 @@
 // A connection to a NATS server, the digests of messages, and what else Swift cannot call. The libraries, libnats and libcrypto, are loaded
-// when the first connection is made: a run without a cluster does not pay for them, and a machine need not have them. A build without
-// libnats-dev can make no connection.
+// when the first connection is made: a run without a cluster does not pay for them, and a machine need not have them.
 #ifndef CNATS_H
 #define CNATS_H
 
