@@ -64,14 +64,3 @@ static void register_membarrier(void) {
 }
 
 bool cplatform_membarrier(void) { return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0; }
-
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define IS_THREAD_SANITIZED true
-#endif
-#endif
-#ifndef IS_THREAD_SANITIZED
-#define IS_THREAD_SANITIZED false
-#endif
-
-const bool cplatform_is_thread_sanitized = IS_THREAD_SANITIZED;

@@ -63,6 +63,35 @@ import Testing
         #expect(log.entries == [true])
     }
 
+    /// The block gives its own operation a dependency, which is released with the operation.
+    @Test func aDependencyThatABlockAddedMayWaitForTheNextWhenItGoes() {
+        let second = BlockOperation {}
+        runInTurn(firstReleasing: { [log] in WaitingBetweenOperationsTests.wait(for: second, log) }, second)
+        #expect(log.entries == [true])
+    }
+
+    @Test func theNextOperationMayWaitUntilADependencyGoesThatABlockAdded() {
+        let released = Gate()
+        runInTurn(firstReleasing: { released.open() }, BlockOperation { released.wait() })
+    }
+
+    /// Runs a block and an operation, one after the other. `release` is called when the operation of the block is released.
+    private func runInTurn(firstReleasing release: @escaping @Sendable () -> Void, _ second: Operation) {
+        let queue = serial(), done = Gate()
+        queue.isSuspended = true
+        queue.addOperation {
+            Operation.current?.addDependency(
+                OnDeinit {
+                    release()
+                    done.open()
+                })
+        }
+        queue.addOperation(second)
+        queue.isSuspended = false
+        done.wait()
+        queue.waitUntilAllOperationsAreFinished()
+    }
+
     @Test func whoObservesADependentMayWaitForTheNext() {
         let queue = serial()
         let (first, second, dependent) = (Overriding {}, BlockOperation {}, BlockOperation {})

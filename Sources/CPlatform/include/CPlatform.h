@@ -101,16 +101,6 @@ static inline void cplatform_compiler_barrier(void) { __atomic_signal_fence(__AT
 extern void *swift_tryRetain(void *object);
 static inline bool cplatform_try_retain(void *object) { return swift_tryRetain(object) != NULL; }
 
-// Why: Swift tells whether there is one strong reference, but not whether there are weak or unowned ones.
-// Returns the reference counts of a Swift object, in the form of the runtime: its second word. A weak reference that has existed shows for ever.
-static inline uint64_t cplatform_reference_counts(const void *object) {
-    return __atomic_load_n((const uint64_t *)object + 1, __ATOMIC_ACQUIRE);
-}
-
-// Why: Swift does not say so.
-// Whether ThreadSanitizer watches this code.
-extern const bool cplatform_is_thread_sanitized;
-
 // Why: a processor instruction. Prefetches a cache line that will soon be written. Does not stall, and accepts any address.
 static inline void cplatform_prefetch(const void *address) { __builtin_prefetch(address, 1, 3); }
 

@@ -198,7 +198,6 @@ public final class Worker: @unchecked Sendable {
             unsafe next = operation._withUnsafeGuaranteedRef {
                 unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)
             }
-            context.settle(from: core)
             if unsafe next != nil { continue }
             if inbox.hasJobs {
                 context.scheduleServedQueue()

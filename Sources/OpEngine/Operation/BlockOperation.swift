@@ -1,4 +1,3 @@
-import CPlatform
 import Synchronization
 
 /// An operation that runs one or more blocks concurrently, and finishes when all of them have returned.
@@ -31,24 +30,6 @@ open class BlockOperation: Operation, @unchecked Sendable {
 
     /// Runs the first block on the calling thread and the others on free workers, and returns when all have returned.
     open override func main() { runBlocks() }
-
-    /// An operation of which only the caller knows, for a block that will be added to `core`: a new one, or one that is as good as new.
-    @inline(__always)
-    static func made(for block: @escaping @Sendable () throws -> Void, in core: OperationQueue.Core) -> Unmanaged<Operation> {
-        guard let spare = unsafe ThreadContext.withCurrent({ unsafe $0.spares.take(for: core) }) else {
-            return unsafe .passRetained(BlockOperation(block: block))
-        }
-        unsafe spare._withUnsafeGuaranteedRef { unsafe unsafeDowncast($0, to: BlockOperation.self).first = block }
-        return unsafe spare
-    }
-
-    /// Whether the operation has no blocks, dependencies or extras. For one of which only the caller knows, so that no lock is needed.
-    @inline(__always)
-    final var isBare: Bool {
-        // ThreadSanitizer does not see that whoever knew the operation has released it since.
-        if cplatform_is_thread_sanitized { lock.withLock {} }
-        return first == nil && extras == nil && dependencyList.isEmpty
-    }
 
     /// Runs the blocks. Returns true if only the queue still refers to anything of the operation: it has no dependencies and no extras.
     @discardableResult

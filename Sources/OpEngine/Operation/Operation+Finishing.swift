@@ -61,16 +61,14 @@ extension Operation {
     }
 
     /// Finishes an operation that a worker took from `core` and that nobody else can finish, and takes the next one. Needs one lock
-    /// operation, or two if the operation has dependents. The caller must then call the context's `settle`.
+    /// operation, or two if the operation has dependents.
     ///
     /// - Parameters:
     ///   - isBare: whether only the state and the dependents are left, so that releasing the operation runs no foreign code.
     ///   - group: the thread group with which the caller takes its next operation; nil if it does not take one.
     /// - Returns: the next operation, if this method has taken it already.
     @inline(__always)
-    func endAndTake(
-        on context: ThreadContext, from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?
-    ) -> Unmanaged<Operation>? {
+    func endAndTake(from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?) -> Unmanaged<Operation>? {
         let last = loadState()
         if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
         // Leaving may release the queue, and with it the engine.
@@ -79,12 +77,8 @@ extension Operation {
         if final.bits & (State.hasDependents | State.notifiesAtEnd | State.hasAdmission) == 0 && closed == nil
             && !core.isObserved.load(ordering: .relaxed)
         {
-            // Safety: either balances the retain in `Core.join`.
-            if isBare && isExactlyBlockOperation {
-                unsafe context.spares.hold(Unmanaged.passUnretained(self))
-            } else {
-                unsafe Unmanaged.passUnretained(self).release()
-            }
+            // Safety: balances the retain in `Core.join`.
+            unsafe Unmanaged.passUnretained(self).release()
             return unsafe next
         }
         return unsafe endedWithConsequences(final, in: core, on: engine, closed, by: group)

@@ -128,8 +128,7 @@ extension Operation {
     /// Whether only the worker that has taken the operation can finish it.
     @inline(__always) var isEndedByWorker: Bool { isExactlyBlockOperation || loadState().has(State.endsWithMain) }
 
-    /// Runs an operation that a worker has taken. Evaluates a subclass's getters first. The caller must then call the context's
-    /// `settle`.
+    /// Runs an operation that a worker has taken. Evaluates a subclass's getters first.
     ///
     /// - Parameter group: the thread group with which the caller takes its next operation from the same queue; nil if it does not.
     /// - Returns: the next operation, if this method has taken it already.
@@ -187,7 +186,7 @@ extension Operation {
         var isBare = false
         // Safety: the caller has checked the type.
         context.whileRunning(self, in: core) { isBare = unsafe unsafeDowncast(self, to: BlockOperation.self).runBlocks() }
-        return unsafe endAndTake(on: context, from: core, isBare: isBare, by: context.hasJobs ? nil : group)
+        return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
     }
 
     /// Runs `main` of an operation that finishes with it, and finishes the operation.
@@ -206,7 +205,7 @@ extension Operation {
             if last.has(State.notifiesSubclass) { willFinish() }
         }
         let isBare = last.has(State.isInert) && lock.withLock { extras == nil && dependencyList.isEmpty }
-        return unsafe endAndTake(on: context, from: core, isBare: isBare, by: context.hasJobs ? nil : group)
+        return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
     }
 
     private func runAnyKind(on context: ThreadContext, from core: OperationQueue.Core) {

@@ -302,14 +302,6 @@ import Synchronization
         unsafe storedCore.store(UnsafeRawPointer(Unmanaged.passUnretained(core).toOpaque()), ordering: .releasing)
     }
 
-    /// Makes an operation as good as new that has finished in a queue, and that nobody else knows. It must have no blocks, extras, dependencies or
-    /// dependents. What the queue's lock guards is as it was, or is set when the operation is added.
-    func renew() {
-        state.store(0, ordering: .relaxed)
-        unsafe storedCore.store(nil, ordering: .relaxed)
-        requestedQuality.store(0, ordering: .relaxed)
-    }
-
     /// Posts the operation to its queue. Must be called directly after the transition that returned `.post`, with no user code in between:
     /// only until then is the queue certain to retain the operation.
     @inline(__always)

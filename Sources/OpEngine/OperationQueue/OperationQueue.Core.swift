@@ -44,7 +44,6 @@ extension OperationQueue {
         var nextActive: Unmanaged<Core>?
         /// How many of its operations are in `Engine.formerlyFinished`. Guarded by `Registry.lock`.
         var countedAsFinished = 0
-        let spares = SpareOperations.Exchange()
         let workerSignal = SpinningWorkerSignal()
         /// Whether some thread has begun to wait here. See `BatchingDelay`.
         let newWaiter = Atomic<Bool>(false)
@@ -177,7 +176,6 @@ extension OperationQueue {
                     unsafe _ = operation.run(on: context, from: self, thenTakingBy: nil)
                 }
             }
-            context.settle(from: self)
             scheduleIfRunnable()
             return true
         }

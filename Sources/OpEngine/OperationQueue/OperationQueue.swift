@@ -82,7 +82,7 @@ open class OperationQueue: @unchecked Sendable {
 
     @inline(__always)
     func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
-        let made = unsafe BlockOperation.made(for: block, in: core)
+        let made = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
         // A subclass may override `addOperation`.
         if isOfKnownClass, unsafe core.addNewBlock(made, priority, queue: self) { return }
         // Safety: `addNewBlock` did not consume the reference.

@@ -32,8 +32,6 @@ import Synchronization
     @safe @exclusivity(unchecked) var isReleasingMembers = false
     /// How many operations the worker had to give back in its turn, because something that they need is taken.
     @safe @exclusivity(unchecked) var refusals = 0
-    /// Used only on this thread.
-    @safe @exclusivity(unchecked) var spares = SpareOperations()
     /// The main inboxes that this thread is running, innermost last.
     var runningInboxes: [Inbox] = []
 
@@ -56,10 +54,7 @@ import Synchronization
         return body(make(worker: nil))
     }
 
-    deinit {
-        dropRecordBuffer()
-        unsafe SpareOperations.release(spares.removeAll())
-    }
+    deinit { dropRecordBuffer() }
 
     /// Keeps the buffer into which this thread records.
     func keep(_ buffer: RecordBuffer) {
