@@ -42,15 +42,6 @@ int cplatform_affinity_count(void) {
     return 0;
 }
 
-void cplatform_leave_processor(void) {
-    cpu_set_t all, others;
-    int processor = sched_getcpu();
-    if (processor < 0 || processor >= CPU_SETSIZE || sched_getaffinity(0, sizeof all, &all) != 0) return;
-    others = all;
-    CPU_CLR(processor, &others);
-    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof all, &all);
-}
-
 bool cplatform_has_membarrier = false;
 
 // A constructor, because registering is slow once the process has several threads.

@@ -1,4 +1,3 @@
-import CPlatform
 import CTestSupport
 import Glibc
 import TestSupport
@@ -273,27 +272,4 @@ import Testing
         }
 
     #endif
-
-    // MARK: Wake affinity
-
-    @Test func aWorkerThatIsWokenOnItsWakersProcessorMigrates() {
-        var wakeAffinity = WakeAffinity()
-        func departures(in wakeUps: Int) -> [Int] { (1...wakeUps).filter { _ in wakeAffinity.shouldMigrate(wokenOnWakersProcessor: true) } }
-        // Migrating does not help, so the limit doubles each time.
-        let (inVain, after) = (departures(in: 100), wakeAffinity.shouldMigrate(wokenOnWakersProcessor: false))
-        #expect(inVain == [4, 12, 28, 60] && !after)
-        let fifth = departures(in: 64)
-        // This time it helps, so the limit is reset.
-        let helped = wakeAffinity.shouldMigrate(wokenOnWakersProcessor: false), next = departures(in: 5)
-        #expect(fifth == [64] && !helped && next == [4])
-    }
-
-    @Test func migratingKeepsTheAffinityMask() {
-        let (processors, left) = (cplatform_affinity_count(), Locked<Int32>(0))
-        TestThread {
-            cplatform_leave_processor()
-            left.withLock { $0 = cplatform_affinity_count() }
-        }.join()
-        #expect(left.withLock { $0 } == processors)
-    }
 }

@@ -53,10 +53,6 @@ static inline int cplatform_get_fork_count(void) { return cplatform_fork_count; 
 int cplatform_processor(void);
 
 // Why: the CPU_* macros are not imported.
-// Moves the calling thread to another processor of its affinity mask and keeps the mask. Has no effect if there is no other processor.
-void cplatform_leave_processor(void);
-
-// Why: the CPU_* macros are not imported.
 // Returns the number of processors in this thread's affinity mask; 0 if unknown.
 int cplatform_affinity_count(void);
 

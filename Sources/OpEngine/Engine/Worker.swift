@@ -31,8 +31,6 @@ public final class Worker: @unchecked Sendable {
     let parker: Parker
     /// Used only on this worker's thread.
     var batchingDelay = BatchingDelay()
-    /// Used only on this worker's thread.
-    private var wakeAffinity = WakeAffinity()
     /// Guarded by the lock of the engine's pool.
     var isParked = false
     /// Whether the worker stands by, so that its sleep is short. Guarded by the lock of the engine's pool.
@@ -236,7 +234,6 @@ public final class Worker: @unchecked Sendable {
             let reason = parker.park(until: keepsAlive ? nil : ContinuousClock.now + engine.idleTime)
             if reason == .timedOut && engine.pool.withLock({ $0.retire(self) }) { return true }
             if reason == .interrupted { continue }
-            if reason == .notified { wakeAffinity.wasWoken(by: parker) }
             engine.pool.withLock { $0.unparkedItself(self) }
             return false
         }

@@ -23,9 +23,6 @@ final class Parker: Sendable {
         futexWake(word)
     }
 
-    /// Whether the owner runs on the processor of its last waker.
-    var isOnWakersProcessor: Bool { wakersProcessor.load(ordering: .relaxed) == cplatform_processor() }
-
     /// Takes a notification that has already arrived. Returns false if there is none.
     func consumeNotification() -> Bool {
         word.load(ordering: .relaxed) == Parker.notified && word.exchange(Parker.empty, ordering: .acquiringAndReleasing) == Parker.notified
