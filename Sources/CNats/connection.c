@@ -288,15 +288,6 @@ bool cnats_is_connected(cnats_connection *connection) {
 
 int64_t cnats_max_payload(cnats_connection *connection) { return nats_functions.natsConnection_GetMaxPayload(connection->nats); }
 
-bool cnats_local_address(cnats_connection *connection, char address[CNATS_ADDRESS_SIZE]) {
-    char *text = NULL;
-    int port;
-    if (nats_functions.natsConnection_GetLocalIPAndPort(connection->nats, &text, &port) != NATS_OK) return false;
-    snprintf(address, CNATS_ADDRESS_SIZE, "%s", text);
-    free(text);
-    return true;
-}
-
 void cnats_last_error(cnats_connection *connection, char text[CNATS_ERROR_SIZE]) {
     const char *last = NULL;
     nats_functions.natsConnection_GetLastError(connection->nats, &last);

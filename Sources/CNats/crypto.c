@@ -14,7 +14,6 @@ static int (*sha256_init)(void *), (*sha256_update)(void *, const void *, size_t
 static void *(*new_private_key)(int, void *, const unsigned char *, size_t);
 static int (*get_public_key)(const void *, unsigned char *, size_t *);
 static void (*free_key)(void *);
-static crypto_cipher_functions ciphers;
 
 static void load(void) {
     void *library = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
@@ -27,26 +26,11 @@ static void load(void) {
     *(void **)&new_private_key = dlsym(library, "EVP_PKEY_new_raw_private_key");
     *(void **)&get_public_key = dlsym(library, "EVP_PKEY_get_raw_public_key");
     *(void **)&free_key = dlsym(library, "EVP_PKEY_free");
-    *(void **)&ciphers.new_context = dlsym(library, "EVP_CIPHER_CTX_new");
-    *(void **)&ciphers.free_context = dlsym(library, "EVP_CIPHER_CTX_free");
-    *(void **)&ciphers.aes_256_gcm = dlsym(library, "EVP_aes_256_gcm");
-    *(void **)&ciphers.init = dlsym(library, "EVP_CipherInit_ex");
-    *(void **)&ciphers.update = dlsym(library, "EVP_CipherUpdate");
-    *(void **)&ciphers.final = dlsym(library, "EVP_CipherFinal_ex");
-    *(void **)&ciphers.control = dlsym(library, "EVP_CIPHER_CTX_ctrl");
 }
 
 bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_COUNT]) {
     pthread_once(&once, load);
     return sha256 != NULL && sha256(bytes, count, digest) != NULL;
-}
-
-const crypto_cipher_functions *crypto_ciphers(void) {
-    pthread_once(&once, load);
-    const crypto_cipher_functions *c = &ciphers;
-    bool is_complete = c->new_context != NULL && c->free_context != NULL && c->aes_256_gcm != NULL && c->init != NULL && c->update != NULL &&
-                       c->final != NULL && c->control != NULL;
-    return is_complete ? c : NULL;
 }
 
 // SHA-256 takes blocks of this size.

@@ -1,14 +1,11 @@
-#define _GNU_SOURCE  // accept4, mkostemp, O_TMPFILE
+#define _GNU_SOURCE  // mkostemp, O_TMPFILE
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "CNats.h"
-
-int cnats_accept(int listener) { return accept4(listener, NULL, NULL, SOCK_CLOEXEC); }
 
 int cnats_open_nameless(const char *folder) {
     int file = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);

@@ -69,7 +69,6 @@ typedef void (*nats_message_handler)(natsConnection *, natsSubscription *, natsM
     F(nats_status, natsConnection_Subscribe, natsSubscription **subscription, natsConnection *connection, const char *subject, \
       nats_message_handler handler, void *closure) \
     F(nats_status, natsConnection_GetLastError, natsConnection *connection, const char **text) \
-    F(nats_status, natsConnection_GetLocalIPAndPort, natsConnection *connection, char **address, int *port) \
     F(nats_status, natsSubscription_SetPendingLimits, natsSubscription *subscription, int messages, int bytes) \
     F(nats_status, natsSubscription_SetOnCompleteCB, natsSubscription *subscription, void (*handler)(void *closure), void *closure) \
     F(void, natsSubscription_Destroy, natsSubscription *subscription) \

@@ -41,11 +41,9 @@ public final class Blob: @unchecked Sendable {
     }
 
     /// Makes a blob of what was written to memory.
-    ///
-    /// - Parameter name: what the bytes are called, if that is known.
-    convenience init(_ memory: BlobMemory, _ name: BlobName? = nil) {
+    convenience init(_ memory: BlobMemory) {
         let bytes = unsafe UnsafeRawBufferPointer(memory.bytes)
-        let name = unsafe name ?? BlobName(digest: Self.digest(of: bytes), count: bytes.count)
+        let name = unsafe BlobName(digest: Self.digest(of: bytes), count: bytes.count)
         unsafe self.init(bytes, name, room: memory.room) { withExtendedLifetime(memory) {} }
     }
 

@@ -70,30 +70,6 @@ final class BlobMemory: @unchecked Sendable {
         }
     }
 
-    /// Has the kernel find pages for the blob, on a thread of its own while the bytes come: a page fault for each 4 KB takes longer than they do.
-    /// A value of 100 MB goes to a worker at 1,090 MB/s with this, and at 870 MB/s without it. Not to be called before bytes have come.
-    func prepare() {
-        guard file == nil else { return }
-        // Without a thread, the bytes come all the same.
-        _ = onSmallThread { [self] in
-            let page = 4096, step = 4 << 20, populate: Int32 = 23  // MADV_POPULATE_WRITE, which changes no byte
-            guard let base = unsafe bytes.baseAddress else { return }
-            let first = (page - Int(bitPattern: base) % page) % page
-            for start in unsafe stride(from: first, to: bytes.count - page, by: step) {
-                // A kernel before 5.14 does not know it.
-                guard unsafe madvise(base + start, min(step, (bytes.count - start) / page * page), populate) == 0 else { return }
-            }
-        }
-    }
-
-    /// Has `body` write a part of the blob: where it stays, unless that is a file. Returns false if `body` does, or the disk fails.
-    func fill(_ range: Range<Int>, _ body: (UnsafeMutableRawBufferPointer) -> Bool) -> Bool {
-        guard let file else { return unsafe body(UnsafeMutableRawBufferPointer(rebasing: bytes[range])) }
-        let part = UnsafeMutableRawBufferPointer.allocate(byteCount: range.count, alignment: 16)
-        defer { unsafe part.deallocate() }
-        return unsafe body(part) && Self.write(UnsafeRawBufferPointer(part), to: file, at: range.lowerBound)
-    }
-
     /// Not by way of memory, each page of which the kernel would have to clear first.
     private static func write(_ part: UnsafeRawBufferPointer, to file: Int32, at offset: Int) -> Bool {
         var done = 0

@@ -16,27 +16,8 @@ extension Exchange {
             // Kept here as well, in case there is no room for all.
             fetch(names, from: subject) { [blob] blobs in withExtendedLifetime(blob) { completion(blobs) } }
         }
-        guard isFirst else { return }
-        fetchDirectly(transfer) { [self] blob in
-            if let blob { return give(blob, for: transfer) }
-            BlobTransfer(transfer.name, from: subject, over: self).begin()
-        }
+        if isFirst { BlobTransfer(transfer.name, from: subject, over: self).begin() }
     }
-
-    /// Gets a large blob past the server, if that is possible now.
-    private func fetchDirectly(_ transfer: Transfer, completion: @escaping @Sendable (Blob?) -> Void) {
-        guard transfer.name.count >= DirectConnections.fewestBytes, fabric.directAddress != nil else { return completion(nil) }
-        request(.locate, to: transfer.subject, every: Self.secondsToLocate, tries: 1) { [self] reply in
-            guard case .message(.located(let place?)) = reply else { return completion(nil) }
-            direct.fetch(transfer.name, from: place, completion: completion)
-            after(Self.secondsToBegin) { [direct] in direct.withdraw(transfer.name, from: place) }
-        }
-    }
-
-    /// Seconds after which whoever says nothing is asked for pieces, more than once.
-    private static let secondsToLocate = 5.0
-    /// Seconds for which a blob waits until others have come directly.
-    private static let secondsToBegin = 5.0
 }
 
 /// A blob on its way. Several pieces are asked for at once.

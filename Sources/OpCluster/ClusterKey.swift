@@ -42,7 +42,7 @@ public struct ClusterKey: Sendable {
 /// Seals messages, and opens those that were sealed with the same key.
 struct Seal: Sendable {
     /// Changes with the messages. Members that differ in it do not understand each other.
-    static let version: UInt8 = 3
+    static let version: UInt8 = 4
     private static let magic: [UInt8] = Array("opc".utf8) + [version]
     private static let codeCount = Int(CNATS_DIGEST_COUNT)
 

@@ -14,14 +14,18 @@ extension ClusterWorker: Exchange.Handler {
             run(namedBy: subject)?.confirm(sequence, refused: refused)
         case .assign(let number, let job, let isStopped, let confirmed):
             guard let run = run(namedBy: subject) else { return }
-            let assignment = WorkerRun.Assignment(number: number, job: job, isStopped: isStopped, confirmed: confirmed, cameAt: now)
-            if take(assignment, in: run), !reply.isEmpty { exchange.publish(.done, to: reply) }
+            switch run.note(assignment: number) {
+            case .early: return
+            case .repeated: break
+            case .next(let isLate): if let job { take(job, assignedIn: run, isStopped: isStopped, isLate: isLate) }
+            }
+            run.confirm(upTo: confirmed)
+            if !reply.isEmpty { exchange.publish(.done, to: reply) }
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
             if let run, run.hear(count), isLast { endRun(run, isOver: true) }
-        case .stop(let name, let number, let attempt, let assignment, let request):
+        case .stop(let name, let number, let attempt, let request):
             exchange.publish(.done, to: reply)
-            if assignment > 0, run(namedBy: subject)?.noteStop(ofAssignment: assignment) ?? false { return }
             stop(WorkerTask.Identity(run: name, number: number, attempt: attempt), request)
         case .release(let name, let number, let attempt):
             exchange.publish(.done, to: reply)
@@ -31,24 +35,6 @@ extension ClusterWorker: Exchange.Handler {
             recount(name)
         default: break
         }
-    }
-
-    /// Takes the task of an assignment, unless it has come before, and those that wait for it. Returns false if it comes too early.
-    @discardableResult
-    func take(_ assignment: WorkerRun.Assignment, in run: WorkerRun) -> Bool {
-        var next: WorkerRun.Assignment? = assignment
-        while let current = next {
-            switch run.note(current) {
-            case .early: return false
-            case .repeated: break
-            case .next(let isLate, let wasStopped):
-                if let job = current.job { take(job, assignedIn: run, isStopped: current.isStopped || wasStopped, isLate: isLate) }
-                if current.number == 1 { run.makeLine() }
-            }
-            run.confirm(upTo: current.confirmed)
-            next = run.takeEarlyAssignment()
-        }
-        return true
     }
 
     /// The run whose session is the last part of the subject.

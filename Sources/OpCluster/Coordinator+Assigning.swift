@@ -1,8 +1,8 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// Assigning tasks. A worker that has just ended a body usually gets its next task with the answer, over a line if there is one; otherwise the
-/// server passes that on. All other tasks go to the stream, which knows who has asked for one.
+/// Assigning tasks. A worker that has just ended a body usually gets its next task with the answer, which the server passes on and does not store. All
+/// other tasks go to the stream, which knows who has asked for one.
 extension Coordinator {
     /// Seconds for which the room of a worker counts. Later, another worker may have a free slot, and the stream finds it.
     fileprivate static let roomSeconds = 0.03
@@ -15,7 +15,6 @@ extension Coordinator {
     func assign(_ number: UInt64, attempt: UInt64) -> Bool {
         let assigned = assigning.withLock { _ -> (Listener, WorkerDescription)? in
             let now = now
-            // Without the server, the worker could not be told to stop.
             guard exchange.fabric.isConnected else { return nil }
             let found = state.withLock { state -> (Entry, Peer, Assignment)? in
                 guard !state.isClosed, let entry = state.entries[number], entry.attempt == attempt, !entry.task.isAtMostOnce,
@@ -29,10 +28,7 @@ extension Coordinator {
             guard let (entry, peer, assignment) = found else { return nil }
             let message = Message.assign(
                 assignment.number, job(number, entry.task, attempt: attempt), isStopped: false, confirmed: peer.lastConfirmed)
-            if !(assignment.line?.send(message) ?? false) {
-                state.withLock { $0.sendsByServer(assignment.number, to: peer.description.id) }
-                exchange.publish(message, to: Subject.session(peer.session, ofWorker: peer.description.id))
-            }
+            exchange.publish(message, to: Subject.session(peer.session, ofWorker: peer.description.id))
             return (entry.listener, peer.description)
         }
         guard let (listener, worker) = assigned else { return false }
@@ -47,7 +43,7 @@ extension Coordinator {
     }
 
     /// Sends the oldest assignment that may be lost, and the next one when the worker has it.
-    func assignAgain(to worker: String) {
+    private func assignAgain(to worker: String) {
         assigning.withLock { _ in
             guard let (number, session, message) = lostAssignment(of: worker) else { return }
             let subject = Subject.session(session, ofWorker: worker)
@@ -67,7 +63,6 @@ extension Coordinator {
             guard let peer = state.peers[worker], let oldest = peer.assignments.first, now - oldest.sentAt >= Self.resendInterval
             else { return nil }
             state.peers[worker]?.assignments[0].sentAt = now
-            state.peers[worker]?.assignments[0].line = nil
             let (number, attempt) = (oldest.task.number, oldest.task.attempt)
             let entry = state.entries[number].flatMap { $0.holder == worker && $0.attempt == attempt ? $0 : nil }
             let message = Message.assign(
@@ -113,20 +108,9 @@ extension Coordinator.State {
         return nil
     }
 
-    /// The assignment was sent over the server, and not over a line.
-    fileprivate mutating func sendsByServer(_ number: UInt64, to worker: String) {
-        guard let index = peers[worker]?.assignments.lastIndex(where: { $0.number == number }) else { return }
-        peers[worker]?.assignments[index].line = nil
-    }
-
     fileprivate mutating func addAssignment(of task: TaskAttempt, to worker: String, at now: Double) -> Coordinator.Assignment {
         let number = (peers[worker]?.lastAssignment ?? 0) + 1
-        // Over a line, it would overtake those that were sent over the server, and come too early. These are the last ones, and the first one if it
-        // was sent again.
-        let line = peers[worker].flatMap { peer in
-            [peer.assignments.first, peer.assignments.last].allSatisfy { $0 == nil || $0?.line === peer.line } ? peer.line : nil
-        }
-        let assignment = Coordinator.Assignment(number: number, task: task, sentAt: now, line: line)
+        let assignment = Coordinator.Assignment(number: number, task: task, sentAt: now)
         peers[worker]?.lastAssignment = number
         peers[worker]?.assignments.append(assignment)
         peers[worker]?.tasks.insert(task.number)

@@ -38,35 +38,6 @@ extension Coordinator: Exchange.Handler {
         if !change.text.isEmpty { events.notice(change.text) }
     }
 
-    // MARK: lines
-
-    func acceptLine(of worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)? {
-        guard state.withLock({ $0.peers[worker]?.session == session }) else { return nil }
-        return { [self] line in
-            let (former, isWanted) = state.withLock { state -> (DirectLine?, Bool) in
-                guard !state.isClosed, let peer = state.peers[worker], peer.session == session else { return (nil, false) }
-                state.peers[worker]?.line = line
-                return (peer.line, true)
-            }
-            former?.end()
-            guard isWanted else { return line.end() }
-            exchange.receive(from: line) { [self] message in
-                if case .report(let report) = message, report.worker == worker, report.session == session { handle(report) }
-            }
-            lineHasEnded(line, to: worker)
-        }
-    }
-
-    /// What was on its way over a line is lost.
-    private func lineHasEnded(_ line: DirectLine, to worker: String) {
-        state.withLock { state in
-            guard let peer = state.peers[worker] else { return }
-            if peer.line === line { state.peers[worker]?.line = nil }
-            if peer.assignments.first?.line === line { state.peers[worker]?.assignments[0].sentAt = -.infinity }
-        }
-        assignAgain(to: worker)
-    }
-
     // MARK: workers
 
     private func handle(_ worker: WorkerDescription) {
@@ -100,22 +71,7 @@ extension Coordinator: Exchange.Handler {
         case end(UInt64, attempt: UInt64, Outcome)
     }
 
-    /// Handles a report, and those that wait for it.
     private func handle(_ report: Report) {
-        var next: Report? = report
-        while let report = next {
-            handleNext(report)
-            next = state.withLock { state in
-                guard let peer = state.peers[report.worker], peer.session == report.session else { return nil }
-                return state.peers[report.worker]?.earlyReports.removeValue(forKey: peer.lastReport + 1)
-            }
-        }
-    }
-
-    /// No more reports wait for earlier ones. The others come again.
-    private static let mostEarly = 8
-
-    private func handleNext(_ report: Report) {
         let now = now, reply = Subject.session(report.session, ofWorker: report.worker)
         let (steps, confirmation, dropped, isBack) = state.withLock { state -> ([Step], Confirmation, [UInt64], Bool) in
             guard !state.isClosed else { return ([], .none, [], false) }
@@ -123,13 +79,8 @@ extension Coordinator: Exchange.Handler {
             guard let dropped = state.enter(report.session, of: report.worker) else { return ([], .none, [], isBack) }
             state.forgetAssignments(to: report.worker, upTo: report.assignment)
             let last = state.peers[report.worker]?.lastReport ?? 0
-            // One that was confirmed already is confirmed again. One that comes early waits: one way to here may be faster than the other.
-            guard report.sequence <= last + 1 else {
-                if let count = state.peers[report.worker]?.earlyReports.count, count < Self.mostEarly {
-                    state.peers[report.worker]?.earlyReports[report.sequence] = report
-                }
-                return ([], .none, dropped, isBack)
-            }
+            // One that was confirmed already is confirmed again. One after a gap comes again, with those that are missing.
+            guard report.sequence <= last + 1 else { return ([], .none, dropped, isBack) }
             var steps: [Step] = []
             if report.sequence == last + 1 {
                 state.peers[report.worker]?.lastReport = report.sequence
@@ -331,9 +282,7 @@ extension Coordinator.State {
         guard let peer = peers[worker], session >= peer.session else { return nil }
         if session == peer.session { return [] }
         peers[worker]?.session = session
-        peers[worker]?.line.take()?.end()
         peers[worker]?.lastReport = 0
-        peers[worker]?.earlyReports = [:]
         peers[worker]?.lastConfirmed = 0
         peers[worker]?.willConfirm = false
         peers[worker]?.room = 0

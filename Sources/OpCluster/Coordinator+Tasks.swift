@@ -76,18 +76,15 @@ extension Coordinator {
 
     /// Tells a worker to stop a task, until it says that it has heard that or is gone.
     func tell(_ worker: String, toStop number: UInt64, attempt: UInt64, _ request: StopRequest) {
-        let (session, assignment) = state.withLock { state in
-            let peer = state.peers[worker]
-            let task = TaskAttempt(number: number, attempt: attempt)
-            return (peer?.session ?? 0, peer?.assignments.first { $0.task == task }?.number ?? 0)
-        }
-        let stop = Message.stop(run: run, number: number, attempt: attempt, assignment: assignment, request)
-        // The assignments are those of the session.
-        let subject = assignment == 0 ? Subject.worker(worker) : Subject.session(session, ofWorker: worker)
-        exchange.request(stop, to: subject, every: Self.stopInterval, tries: 20) { [self] reply in
-            if case .message = reply { return }
-            guard state.withLock({ !$0.isClosed && $0.peers[worker] != nil }) else { return }
-            exchange.fabric.after(Self.stopInterval) { [weak self] in self?.tell(worker, toStop: number, attempt: attempt, request) }
+        let stop = Message.stop(run: run, number: number, attempt: attempt, request)
+        // The subject of the task's assignment, because the server keeps the order of what one member publishes there.
+        let session = state.withLock { $0.peers[worker]?.session ?? 0 }
+        assigning.withLock { _ in
+            exchange.request(stop, to: Subject.session(session, ofWorker: worker), every: Self.stopInterval, tries: 20) { [self] reply in
+                if case .message = reply { return }
+                guard state.withLock({ !$0.isClosed && $0.peers[worker] != nil }) else { return }
+                exchange.fabric.after(Self.stopInterval) { [weak self] in self?.tell(worker, toStop: number, attempt: attempt, request) }
+            }
         }
     }
 

@@ -79,7 +79,6 @@ extension Coordinator {
     private func forget(_ id: String) {
         let (tasks, changed) = state.withLock { state -> (Set<UInt64>, Int?) in
             guard var peer = state.peers.removeValue(forKey: id) else { return ([], nil) }
-            peer.line.take()?.end()
             let tasks = peer.tasks
             peer.tasks = []
             peer.silentSince = nil

@@ -134,8 +134,6 @@ public final class Coordinator: Sendable {
         /// The worker's session of this run, and the sequence number of the last report in it.
         var session: UInt64 = 0
         var lastReport: UInt64 = 0
-        /// The reports that have come before earlier ones, by their numbers.
-        var earlyReports: [UInt64: Report] = [:]
         /// The sequence number of the last report that was confirmed, and whether the next one will be soon.
         var lastConfirmed: UInt64 = 0
         var willConfirm = false
@@ -150,8 +148,6 @@ public final class Coordinator: Sendable {
         var lastAssignment: UInt64 = 0
         /// The assignments that it has not said to have got, the oldest first.
         var assignments: [Assignment] = []
-        /// The line to it in the session.
-        var line: DirectLine?
     }
 
     /// A task that was assigned, under the number of the assignment.
@@ -159,8 +155,6 @@ public final class Coordinator: Sendable {
         let number: UInt64
         let task: TaskAttempt
         var sentAt: Double
-        /// The line over which it was sent; nil for the server.
-        var line: DirectLine?
     }
 
     struct State {
@@ -199,7 +193,8 @@ public final class Coordinator: Sendable {
     let events: Events
     let state = Guarded(State())
     let deliveries = Deliveries()
-    /// Held while assignments are numbered and sent, since workers take them only in their order. Never acquired while `state` is held.
+    /// Held while assignments are numbered and sent, since workers take them only in their order, and while stops are sent, so that none overtakes
+    /// the assignment of its task. Never acquired while `state` is held.
     let assigning = Guarded(())
 
     /// Seconds between two messages that say that this coordinator is there.

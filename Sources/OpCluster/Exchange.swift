@@ -1,4 +1,3 @@
-import Glibc
 @_spi(Locking) import OpEngine
 import Synchronization
 
@@ -12,8 +11,6 @@ final class Exchange: FabricReceiver, Sendable {
         func connectionHasChanged(_ change: ConnectionChange)
         /// A message was sealed with another key, or is of another version.
         func handleForeign(_ difference: Unopened, on subject: String)
-        /// A worker wants to make a line to this member. Returns what serves the line until it ends; nil to refuse it.
-        func acceptLine(of worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)?
     }
 
     enum Reply: Sendable {
@@ -49,9 +46,6 @@ final class Exchange: FabricReceiver, Sendable {
     private let seal: Seal
     private let state: Guarded<State>
     private let inbox: String
-    let direct: DirectConnections
-    /// Held while something that has come is handled, by the server or by a line.
-    private let receiving = HandlerLock()
     // Set once, before the fabric starts.
     private let handler = Guarded<(any Handler)?>(nil)
 
@@ -65,7 +59,6 @@ final class Exchange: FabricReceiver, Sendable {
         seal = Seal(key: key)
         space = JobSpace(seal, version: version)
         inbox = Subject.inbox(id)
-        direct = DirectConnections(key: key)
         state = Guarded(State(shelf: BlobShelf(limit: keptBytes)))
     }
 
@@ -79,10 +72,8 @@ final class Exchange: FabricReceiver, Sendable {
 
     func close(waiting seconds: Double) {
         state.withLock { $0.isClosed = true }
-        direct.close()
         fabric.close(waiting: seconds)
-        // What has come over lines has been handled then, and nothing more will be.
-        receiving.withLock { handler.withLock { $0 = nil } }
+        handler.withLock { $0 = nil }
         let (requests, delayed) = state.withLock { state in
             defer { (state.requests, state.delayed) = ([:], [:]) }
             return (state.requests, state.delayed)
@@ -175,15 +166,7 @@ final class Exchange: FabricReceiver, Sendable {
 
     // MARK: receiving
 
-    func receive(_ message: IncomingMessage) { receiving.withLock { handle(message) } }
-
-    /// Handles what comes over a line, until it ends or is closed.
-    func receive(from line: DirectLine, _ body: (Message) -> Void) {
-        while let message = line.receive() { receiving.withLock { if handler.withLock({ $0 != nil }) { body(message) } } }
-        line.end()
-    }
-
-    private func handle(_ message: IncomingMessage) {
+    func receive(_ message: IncomingMessage) {
         if message.subject.hasPrefix(inbox), message.subject.utf8.count > inbox.utf8.count + 1,
             let number = UInt64(message.subject.dropFirst(inbox.count + 1))
         {
@@ -197,20 +180,9 @@ final class Exchange: FabricReceiver, Sendable {
             let piece = blob.map { Message.piece(offset: offset, $0.piece(at: offset, count: min(count, fabric.maxPayload))) }
             guard !message.reply.isEmpty else { return }
             publish(piece ?? .missing, to: message.reply)
-        case .success(.locate):
-            let place = fabric.directAddress.flatMap { direct.place(at: $0, directHandlers) }
-            if !message.reply.isEmpty { publish(.located(place), to: message.reply) }
         case .success(let opened): handler.handle(opened, on: message.subject, replyTo: message.reply)
         case .failure(let difference): handler.handleForeign(difference, on: message.subject)
         }
-    }
-
-    private var directHandlers: DirectListener.Handlers {
-        DirectListener.Handlers(
-            find: { [weak self] in self?.blob($0) },
-            acceptLine: { [weak self] worker, session in
-                self?.handler.withLock { $0 }?.acceptLine(of: Subject.identifier(worker), session: session)
-            })
     }
 
     private func receiveAnswer(_ message: IncomingMessage, _ number: UInt64) {
@@ -276,29 +248,4 @@ final class Exchange: FabricReceiver, Sendable {
 
     /// Keeps a blob that has come, for the next who needs it.
     func keep(_ blob: Blob) { state.withLock { $0.shelf.keep(blob) } }
-}
-
-extension Exchange.Handler {
-    /// Only coordinators have lines that others make.
-    func acceptLine(of worker: String, session: UInt64) -> (@Sendable (DirectLine) -> Void)? { nil }
-}
-
-/// A lock under which handlers may run for long, and sleep.
-@safe
-private final class HandlerLock: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the pointer is a constant.
-    private let mutex = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
-
-    init() { unsafe pthread_mutex_init(mutex, nil) }
-
-    deinit {
-        unsafe pthread_mutex_destroy(mutex)
-        unsafe mutex.deallocate()
-    }
-
-    func withLock(_ body: () -> Void) {
-        unsafe pthread_mutex_lock(mutex)
-        defer { unsafe pthread_mutex_unlock(mutex) }
-        body()
-    }
 }

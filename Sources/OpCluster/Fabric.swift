@@ -7,8 +7,6 @@ public protocol Fabric: AnyObject, Sendable {
     var isConnected: Bool { get }
     /// The greatest number of bytes of a message.
     var maxPayload: Int { get }
-    /// This machine's numeric address, at which other members connect to it past the server; nil if they cannot.
-    var directAddress: String? { get }
     /// What the server has refused this user last; nil if nothing so far. A refused subscription is known before the answer to whatever was sent
     /// after it.
     var denial: String? { get }
@@ -26,8 +24,6 @@ public protocol Fabric: AnyObject, Sendable {
 }
 
 extension Fabric {
-    /// None.
-    public var directAddress: String? { nil }
     /// Nothing.
     public var denial: String? { nil }
     /// A number that nobody can guess.

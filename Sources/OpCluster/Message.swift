@@ -132,8 +132,7 @@ enum Message: Sendable {
     /// this order only. There is no job if nobody needs it any more, and one that is stopped is given back. Reports up to `confirmed` are
     /// confirmed, except those that have taken tasks.
     case assign(UInt64, Job?, isStopped: Bool, confirmed: UInt64)
-    /// `assignment` is the number of the task's assignment, which may come later; 0 if the worker has it, or got the task from the stream.
-    case stop(run: String, number: UInt64, attempt: UInt64, assignment: UInt64, StopRequest)
+    case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
     /// The coordinator does not need the blobs of this outcome any more.
     case release(run: String, number: UInt64, attempt: UInt64)
     /// Asks a worker whether it is there, and for its session of the run.
@@ -152,9 +151,6 @@ enum Message: Sendable {
     case want(BlobName, offset: Int, count: Int)
     case piece(offset: Int, [UInt8])
     case missing
-    /// Asks where the member listens for those that connect past the server.
-    case locate
-    case located(DirectPlace?)
     /// What the two ends of a run ask each other. This layer does not know what it means.
     case ask(run: String, [UInt8])
     case answer([UInt8])
@@ -186,9 +182,7 @@ enum Message: Sendable {
         case .answer: 19
         case .recount: 20
         case .done: 21
-        case .locate: 22
-        case .located: 23
-        case .assign: 24
+        case .assign: 22
         }
     }
 
@@ -211,11 +205,10 @@ enum Message: Sendable {
             writer.byte(isStopped ? 1 : 0)
             writer.number(confirmed)
             writer.list(job.map { [$0] } ?? []) { Self.write($1, to: &$0) }
-        case .stop(let run, let number, let attempt, let assignment, let request):
+        case .stop(let run, let number, let attempt, let request):
             writer.text(run)
             writer.number(number)
             writer.number(attempt)
-            writer.number(assignment)
             writer.byte(request.rawValue)
         case .release(let run, let number, let attempt):
             writer.text(run)
@@ -223,7 +216,7 @@ enum Message: Sendable {
             writer.number(attempt)
         case .ping(let run), .recount(let run): writer.text(run)
         case .pong(let session): writer.number(session)
-        case .find, .missing, .done, .locate: break
+        case .find, .missing, .done: break
         case .hello(let worker): Self.write(worker, to: &writer)
         case .beat(let run, let count, let isLast):
             writer.text(run)
@@ -248,13 +241,6 @@ enum Message: Sendable {
         case .piece(let offset, let bytes):
             writer.number(offset)
             writer.raw(bytes)
-        case .located(let place):
-            writer.list(place.map { [$0] } ?? []) { writer, place in
-                writer.text(place.address)
-                writer.number(place.port)
-                writer.raw(place.token)
-                writer.text(place.machine)
-            }
         case .ask(let run, let bytes):
             writer.text(run)
             writer.raw(bytes)
@@ -333,9 +319,9 @@ extension Message {
                     TaskAttempt(number: try reader.number(), attempt: try reader.number())
                 })
         case 4:
-            let (run, number, attempt, assignment) = (try reader.text(), try reader.number(), try reader.number(), try reader.number())
+            let (run, number, attempt) = (try reader.text(), try reader.number(), try reader.number())
             guard let request = StopRequest(rawValue: try reader.byte()) else { throw MalformedMessage() }
-            self = .stop(run: run, number: number, attempt: attempt, assignment: assignment, request)
+            self = .stop(run: run, number: number, attempt: attempt, request)
         case 5:
             self = .release(run: try reader.text(), number: try reader.number(), attempt: try reader.number())
         case 6: self = .ping(run: try reader.text())
@@ -357,15 +343,7 @@ extension Message {
         case 19: self = .answer(try Self.remainder(&reader))
         case 20: self = .recount(run: try reader.text())
         case 21: self = .done
-        case 22: self = .locate
-        case 23:
-            let places = try reader.list { reader throws(MalformedMessage) in
-                DirectPlace(
-                    address: try reader.text(), port: try reader.count(), token: Array(try reader.raw(DirectPlace.tokenCount)),
-                    machine: try reader.text())
-            }
-            self = .located(places.first)
-        case 24:
+        case 22:
             let (number, isStopped, confirmed) = (try reader.number(), try reader.byte() != 0, try reader.number())
             let jobs = try reader.list { reader throws(MalformedMessage) in try Self.job(&reader) }
             self = .assign(number, jobs.first, isStopped: isStopped, confirmed: confirmed)

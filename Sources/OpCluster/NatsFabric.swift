@@ -25,9 +25,6 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         /// Files with a certificate and its private key, by which the server knows the client.
         public var certificate: String?, privateKey: String?
 
-        /// Whether this member and others may connect to each other, for large values and short tasks. Otherwise everything passes the server.
-        public var allowsDirect = true
-
         /// Makes settings without credentials.
         public init(url: String) { self.url = url }
     }
@@ -50,14 +47,6 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     public var isConnected: Bool { unsafe connection.map { unsafe cnats_is_connected($0) } ?? false }
     /// What the server takes.
     public var maxPayload: Int { unsafe connection.map { Int(unsafe cnats_max_payload($0)) } ?? 0 }
-
-    /// The address by which this machine reaches the server.
-    public var directAddress: String? {
-        guard settings.allowsDirect, let connection = unsafe connection else { return nil }
-        var address = [CChar](repeating: 0, count: Int(CNATS_ADDRESS_SIZE))
-        guard unsafe cnats_local_address(connection, &address) else { return nil }
-        return String(decoding: address.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    }
 
     /// What the server has refused this user last; nil if nothing so far.
     public var denial: String? {

@@ -21,12 +21,6 @@ final class WorkerRun: Sendable {
         var lastSequence: UInt64 = 0
         /// The number of the last assignment that has come, and when room for it was reported last.
         var lastAssignment: UInt64 = 0, roomReportedAt = -Double.infinity
-        /// Those that have come before earlier ones, by their numbers.
-        var earlyAssignments: [UInt64: Assignment] = [:]
-        /// The numbers of assignments that have not come, and whose tasks are to be stopped.
-        var stopsOfAssignments: Set<UInt64> = []
-        /// The line to the coordinator.
-        var line: DirectLine?
         var willLook = false
         /// The number of bytes of the output in `entries`.
         var outputCount = 0
@@ -36,23 +30,12 @@ final class WorkerRun: Sendable {
         var blobs: [WorkerTask.Identity: [Blob]] = [:]
     }
 
-    /// What the coordinator says with an assignment. See `Message.assign`.
-    struct Assignment {
-        let number: UInt64
-        let job: Job?
-        let isStopped: Bool
-        let confirmed: UInt64
-        let cameAt: Double
-    }
-
     struct Unconfirmed {
         var report: Report
         /// The tasks whose beginning and whose outcomes are in the report.
         let taken: [WorkerTask], ended: [WorkerTask]
         let firstSentAt: Double
         var sentAt: Double
-        /// The line over which it was sent; nil for the server.
-        var line: DirectLine?
     }
 
     let name: String
@@ -134,60 +117,14 @@ final class WorkerRun: Sendable {
     }
 
     func close() {
-        let (waiters, writers, line) = state.withLock { state in
+        let (waiters, writers) = state.withLock { state in
             // At once: a task that came in afterwards would keep this, which would keep the task.
             state.life = .over
             (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
-            state.earlyAssignments = [:]
-            return (exchange(&state.waiters, with: []), state.takeWriters(), state.line.take())
+            return (exchange(&state.waiters, with: []), state.takeWriters())
         }
-        line?.end()
         for waiter in waiters { waiter(false) }
         for writer in writers { writer.give(()) }
-    }
-
-    // MARK: the line
-
-    /// Seconds after which to try again to make a line, at first and at most; and for how long a line is there that was worth making.
-    private static let firstLineInterval = 1.0, longestLineInterval = 60.0, lineWorth = 10.0
-
-    /// Makes a line to the coordinator, and another one when it has ended. Called when the first task is assigned: those that have longer bodies need
-    /// none.
-    ///
-    /// - Parameter interval: seconds after which to try again if there can be no line, or one that ends soon.
-    func makeLine(after interval: Double = firstLineInterval) {
-        let exchange = worker.exchange
-        if isOver { return }
-        let begin = worker.now
-        let again: @Sendable () -> Void = { [self] in
-            let pause = worker.now - begin > Self.lineWorth ? Self.firstLineInterval : interval
-            if isOver { return }
-            exchange.fabric.after(pause) { [weak self] in self?.makeLine(after: min(2 * pause, Self.longestLineInterval)) }
-        }
-        guard exchange.fabric.directAddress != nil, let number = UInt64(worker.id, radix: 16) else { return again() }
-        exchange.request(.locate, to: Subject.run(name), every: 5, tries: 1) { [self] reply in
-            guard case .message(.located(let place?)) = reply else { return again() }
-            exchange.direct.makeLine(to: place, worker: number, session: session) { [self] line in
-                if let line { serve(line) }
-                again()
-            }
-        }
-    }
-
-    private func serve(_ line: DirectLine) {
-        let isOver = state.withLock { state in
-            if state.life != .over { state.line = line }
-            return state.life == .over
-        }
-        if isOver { return line.end() }
-        worker.exchange.receive(from: line) { [self] message in
-            guard case .assign(let number, let job, let isStopped, let confirmed) = message else { return }
-            let assignment = Assignment(number: number, job: job, isStopped: isStopped, confirmed: confirmed, cameAt: worker.now)
-            worker.take(assignment, in: self)
-        }
-        state.withLock { $0.line = nil }
-        // What was on its way is lost.
-        reportAgain()
     }
 
     // MARK: reports
@@ -220,27 +157,19 @@ final class WorkerRun: Sendable {
     /// Sends what was not reported, unless much is not confirmed.
     private func send() {
         let isSent = sending.withLock { _ in
-            guard let (report, line, writers) = nextReport() else { return false }
-            if !(line?.send(.report(report)) ?? false) {
-                state.withLock { $0.sendsByServer(report.sequence) }
-                publish(report)
-            }
+            guard let (report, writers) = nextReport() else { return false }
+            publish(report)
             for writer in writers { writer.give(()) }
             return true
         }
         if isSent { reportAgainLater() }
     }
 
-    /// What to report next, how, and who may write again then.
-    private func nextReport() -> (Report, DirectLine?, writers: [Awaited<Void>])? {
+    /// What to report next, and who may write again then.
+    private func nextReport() -> (Report, writers: [Awaited<Void>])? {
         guard let (room, assignment) = roomToReport() else { return nil }
-        let isConnected = worker.exchange.fabric.isConnected
         return state.withLock { state in
             guard state.hasReport else { return nil }
-            // Without the server, this worker could not be told to stop something. And over a line, a report would overtake those that were sent
-            // over the server.
-            let usesLine = isConnected && state.unconfirmed.allSatisfy { $0.line === state.line }
-            let line = usesLine ? state.line : nil
             if room > 0 { state.roomReportedAt = worker.now }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
@@ -256,8 +185,8 @@ final class WorkerRun: Sendable {
                 case .output, .declined: break
                 }
             }
-            state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now, line: line))
-            return (report, line, state.outputCount <= Self.mostOutput / 2 ? state.takeWriters() : [])
+            state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
+            return (report, state.outputCount <= Self.mostOutput / 2 ? state.takeWriters() : [])
         }
     }
 
@@ -298,44 +227,22 @@ final class WorkerRun: Sendable {
     func confirm(upTo sequence: UInt64) { confirm([]) { $0.report.sequence <= sequence && $0.taken.isEmpty } }
 
     enum Arrival {
-        case next(isLate: Bool, isStopped: Bool)
+        case next(isLate: Bool)
         case repeated
         case early
     }
 
-    /// Seconds after a report of room, and after an assignment has come early, in which the coordinator may have given up this worker.
+    /// Seconds between a report of room and an assignment after which the coordinator may have given up this worker meanwhile.
     private static let longestAnswer = 1.0
 
-    /// No more assignments wait for earlier ones. The others come again.
-    private static let mostEarly = 1000
-
-    /// Notes an assignment. One that comes early waits for those before it: one way to here may be faster than the other.
-    func note(_ assignment: Assignment) -> Arrival {
+    /// Notes an assignment. One that comes early is not taken: those before it were lost, and come again with it.
+    func note(assignment number: UInt64) -> Arrival {
         let now = worker.now
         return state.withLock { state in
-            let number = assignment.number
             if number <= state.lastAssignment { return .repeated }
-            if state.life == .over { return .early }
-            if number > state.lastAssignment + 1 {
-                if state.earlyAssignments.count < Self.mostEarly { state.earlyAssignments[number] = assignment }
-                return .early
-            }
+            if number > state.lastAssignment + 1 || state.life == .over { return .early }
             state.lastAssignment = number
-            let isStopped = state.stopsOfAssignments.remove(number) != nil
-            let oldest = min(state.roomReportedAt, assignment.cameAt)
-            return .next(isLate: now - oldest > Self.longestAnswer, isStopped: isStopped)
-        }
-    }
-
-    /// The next assignment, if it has come already.
-    func takeEarlyAssignment() -> Assignment? { state.withLock { $0.earlyAssignments.removeValue(forKey: $0.lastAssignment + 1) } }
-
-    /// The task of an assignment is to be stopped. Returns whether it has not come.
-    func noteStop(ofAssignment number: UInt64) -> Bool {
-        state.withLock { state in
-            guard number > state.lastAssignment, state.life != .over else { return false }
-            state.stopsOfAssignments.insert(number)
-            return true
+            return .next(isLate: now - state.roomReportedAt > Self.longestAnswer)
         }
     }
 
@@ -354,7 +261,6 @@ final class WorkerRun: Sendable {
             for index in state.unconfirmed.indices {
                 state.unconfirmed[index].sentAt = worker.now
                 state.unconfirmed[index].report.sentAt = worker.now
-                state.unconfirmed[index].line = nil
                 // Who knows what has come since.
                 state.unconfirmed[index].report.room = 0
             }
@@ -373,14 +279,12 @@ final class WorkerRun: Sendable {
     }
 
     private func lookAtReports() {
-        let (isOverdue, isNeeded, line) = state.withLock { state in
+        let (isOverdue, isNeeded) = state.withLock { state in
             state.willLook = false
             let oldest = state.unconfirmed.first
             let isOverdue = oldest.map { worker.now - $0.sentAt >= Self.secondsPerTry } ?? false
-            return (isOverdue, oldest != nil, isOverdue ? oldest?.line : nil)
+            return (isOverdue, oldest != nil)
         }
-        // Nobody hears what is said there.
-        line?.end()
         if isOverdue && worker.exchange.fabric.isConnected { reportAgain() }
         if isNeeded { reportAgainLater() }
     }
@@ -395,11 +299,6 @@ extension WorkerRun.State {
 
     /// About as many bytes as a message may have beside its largest entry.
     private static var mostBytes: Int { 128 << 10 }
-
-    /// The report was sent over the server, and not over a line.
-    mutating func sendsByServer(_ sequence: UInt64) {
-        if let index = unconfirmed.lastIndex(where: { $0.report.sequence == sequence }) { unconfirmed[index].line = nil }
-    }
 
     mutating func takeWriters() -> [Awaited<Void>] { exchange(&writers, with: []) }
 

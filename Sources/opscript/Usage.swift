@@ -56,7 +56,6 @@ enum Usage {
           --cert-key FILE
                        the private key of that certificate
           --insecure   do without TLS, credentials and a key on a cluster's server that is not on this machine
-          --no-direct  talk to the cluster's workers by way of the server only
           --mark-output
                        begin each line that operations on a cluster print with the name of their worker
           --help       show this help and exit

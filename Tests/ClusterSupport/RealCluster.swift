@@ -35,12 +35,10 @@ public final class RealCluster: Sendable {
     public var notices: [String] { texts.withLock { $0 } }
 
     /// Starts a coordinator.
-    public init(_ url: String, key: ClusterKey? = RealCluster.key, version: String = "1", allowsDirect: Bool = true) async throws {
-        var settings = NatsFabric.Settings(url: url)
-        settings.allowsDirect = allowsDirect
+    public init(_ url: String, key: ClusterKey? = RealCluster.key, version: String = "1") async throws {
         var events = Coordinator.Events()
         events.notice = { [texts] text in texts.withLock { $0.append("coordinator: \(text)") } }
-        let coordinator = Coordinator(NatsFabric(settings), key: key, version: version, events: events)
+        let coordinator = Coordinator(NatsFabric(NatsFabric.Settings(url: url)), key: key, version: version, events: events)
         self.coordinator = coordinator
         if let error = await valueGiven({ coordinator.start(completion: $0) }) {
             coordinator.close()
@@ -51,16 +49,15 @@ public final class RealCluster: Sendable {
     /// Starts a worker.
     @discardableResult
     public func addWorker(
-        _ url: String, slots: Int = 1, key: ClusterKey? = RealCluster.key, version: String = "1", allowsDirect: Bool = true,
+        _ url: String, slots: Int = 1, key: ClusterKey? = RealCluster.key, version: String = "1",
         runner: ClosureRunner = ClosureRunner()
     ) async throws -> ClusterWorker {
-        var settings = NatsFabric.Settings(url: url)
-        settings.allowsDirect = allowsDirect
         var events = ClusterWorker.Events()
         events.notice = { [texts] text in texts.withLock { $0.append("worker: \(text)") } }
         let description = WorkerDescription(name: "worker", host: "host", version: version)
         let worker = ClusterWorker(
-            NatsFabric(settings), key: key, description: description, slots: slots, keptBytes: 256 << 20, runner: runner,
+            NatsFabric(NatsFabric.Settings(url: url)), key: key, description: description, slots: slots, keptBytes: 256 << 20,
+            runner: runner,
             events: events)
         members.withLock { $0.append(worker) }
         if let error = await valueGiven({ worker.start(completion: $0) }) { throw error }

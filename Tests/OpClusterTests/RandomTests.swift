@@ -43,7 +43,7 @@ struct RandomRun {
         if TestLength.number("OPSCRIPT_CLUSTER_TRACE") == 1 { cluster.server.trace = { [cluster] in cluster.show($0, $1, $2, $3, $4) } }
         simulation.run(until: 0.5)
         for _ in 0..<random(1...4) { cluster.addWorker(slots: random(1...3)) }
-        // Over a line, messages overtake those that pass the server.
+        // A server keeps the order of what one member publishes. Nothing but speed, and stops, may depend on that.
         let isUnordered = seed % 2 == 0
         for fabric in [cluster.fabric] + cluster.members.map(\.fabric) where isUnordered {
             fabric.lateness = { [simulation, delay = cluster.delay] message in

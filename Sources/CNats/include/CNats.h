@@ -69,11 +69,6 @@ bool cnats_is_connected(cnats_connection *connection);
 /// The greatest number of bytes of a message that the server takes.
 int64_t cnats_max_payload(cnats_connection *connection);
 
-enum { CNATS_ADDRESS_SIZE = 64 };
-
-/// This machine's numeric address on the way to the server. False without a connection.
-bool cnats_local_address(cnats_connection *connection, char address[CNATS_ADDRESS_SIZE]);
-
 enum { CNATS_ERROR_SIZE = 512 };
 
 /// What the server has last said to be wrong; empty if nothing is. It is known before whatever the server says later comes.
@@ -86,35 +81,6 @@ enum { CNATS_NAME_COUNT = 16 };
 /// The XXH3 digest of bytes, which names them.
 void cnats_name(const void *bytes, size_t count, uint8_t name[CNATS_NAME_COUNT]);
 
-/// The digest of bytes that come one after the other.
-typedef struct cnats_naming cnats_naming;
-
-/// NULL without memory.
-cnats_naming *cnats_naming_begin(void);
-
-void cnats_naming_add(cnats_naming *naming, const void *bytes, size_t count);
-
-/// Frees `naming`.
-void cnats_naming_end(cnats_naming *naming, uint8_t name[CNATS_NAME_COUNT]);
-
-enum { CNATS_CIPHER_KEY_COUNT = 32, CNATS_CIPHER_TAG_COUNT = 16 };
-
-/// Encrypts and authenticates records with AES-256-GCM, or opens them. Used by one thread at a time.
-typedef struct cnats_cipher cnats_cipher;
-
-/// NULL without libcrypto or memory.
-cnats_cipher *cnats_cipher_make(const uint8_t key[CNATS_CIPHER_KEY_COUNT], bool seals);
-
-void cnats_cipher_free(cnats_cipher *cipher);
-
-/// Seals a record of less than 2 GiB. No two records of a key may have the same number. False if libcrypto fails.
-bool cnats_cipher_seal(
-    cnats_cipher *cipher, uint64_t number, const void *bytes, size_t count, void *sealed, uint8_t tag[CNATS_CIPHER_TAG_COUNT]);
-
-/// Opens a record where it is. False if it is not that one.
-bool cnats_cipher_open(
-    cnats_cipher *cipher, uint64_t number, void *bytes, size_t count, const uint8_t tag[CNATS_CIPHER_TAG_COUNT]);
-
 /// The SHA-256 digest of bytes. False without libcrypto.
 bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_COUNT]);
 
@@ -122,9 +88,6 @@ bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_C
 bool cnats_authenticate(
     const void *key, size_t key_count, const void *subject, size_t subject_count, const void *bytes, size_t count,
     uint8_t code[CNATS_DIGEST_COUNT]);
-
-/// Takes the next connection of a socket that listens. No child process gets it. -1 with errno if there is none.
-int cnats_accept(int listener);
 
 /// Opens a new file in a folder, which goes when it is closed. No child process gets it. -1 with errno if there can be none.
 int cnats_open_nameless(const char *folder);

@@ -10,7 +10,6 @@ struct ClusterOptions {
     private var files: [String: String] = [:]
     private var isInsecure = false
     private var marksOutput = false
-    private var allowsDirect = true
 
     /// The part of a help text about these options.
     static let usage = """
@@ -22,7 +21,6 @@ struct ClusterOptions {
           --cert FILE           a certificate that identifies this program to the server
           --cert-key FILE       the private key of that certificate
           --insecure            do without TLS, credentials and a key on a server that is not on this machine
-          --no-direct           talk to other members by way of the server only: listen at no port
         """
 
     /// The options that name a file.
@@ -35,8 +33,7 @@ struct ClusterOptions {
             return true
         }
         if word == "--no-direct" {
-            allowsDirect = false
-            return true
+            throw UsageError(message: "'--no-direct' is gone: all messages pass the cluster's server now, so leave it out")
         }
         if word == "--mark-output" {
             marksOutput = true
@@ -67,7 +64,7 @@ struct ClusterOptions {
     /// - Throws: an error if the key cannot be read, or something is missing that makes the cluster secure.
     func cluster() throws(ClusterError) -> Runtime.Cluster? {
         let given =
-            files.keys.sorted().first ?? (isInsecure ? "--insecure" : !allowsDirect ? "--no-direct" : marksOutput ? "--mark-output" : nil)
+            files.keys.sorted().first ?? (isInsecure ? "--insecure" : marksOutput ? "--mark-output" : nil)
         guard let url else {
             // Scripts may name a cluster themselves, with the same key and credentials.
             return given == nil ? nil : try cluster(url: "")
@@ -84,7 +81,6 @@ struct ClusterOptions {
         server.authorities = files["--ca"]
         server.certificate = files["--cert"]
         server.privateKey = files["--cert-key"]
-        server.allowsDirect = allowsDirect
         if (server.certificate == nil) != (server.privateKey == nil) {
             throw ClusterError("'--cert' and '--cert-key' need each other")
         }

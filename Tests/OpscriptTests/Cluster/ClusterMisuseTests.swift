@@ -18,6 +18,14 @@ extension ClusterTests {
             #expect(outcome.status == 1 && outcome.errorText.contains("'--cluster' needs the URL of a NATS server"), "\(outcome)")
         }
 
+        @Test("An option that is gone says so", arguments: commands) func goneOption(words: [String]) throws {
+            var command = Command.opscript()
+            let given = ["--cluster", "nats://127.0.0.1:1", "--no-direct"]
+            command.arguments = words.first == "-e" ? given + words : words + given
+            let outcome = try command.run()
+            #expect(outcome.status == 1 && outcome.errorText.contains("'--no-direct' is gone: "), "\(outcome)")
+        }
+
         @Test("A cluster on another machine needs TLS, credentials and a key, which is said before anybody connects", arguments: commands)
         func insecure(words: [String]) throws {
             var command = Command.opscript()

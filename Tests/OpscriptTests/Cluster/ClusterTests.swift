@@ -39,22 +39,16 @@ import Testing
             #expect(ended.count == 2 && ended.reduce(0, +) > 100, "\(list)")
         }
 
-        @Test("Large values go to workers and back, straight and through the server", arguments: [true, false])
-        func largeValues(_ allowsDirect: Bool) async throws {
-            let script = """
-                local data = ("abcdefg"):rep(500000)
-                local queue = opscript.OperationQueue.new()
-                local op = queue:addOperation(function(_, text) return text:upper() .. #text end, data)
-                op:waitUntilFinished()
-                print(op.result == data:upper() .. #data)
-                """
-            let outcome = try await TestCluster.run(workers: 0) { cluster in
-                if allowsDirect {
-                    try cluster.addWorker()
-                    return try cluster.run(script)
-                }
-                try cluster.addWorker("--no-direct")
-                return try cluster.command(script, "--no-direct").run()
+        @Test("Large values go to workers and back") func largeValues() async throws {
+            let outcome = try await TestCluster.run(workers: 1) { cluster in
+                try cluster.run(
+                    """
+                    local data = ("abcdefg"):rep(500000)
+                    local queue = opscript.OperationQueue.new()
+                    local op = queue:addOperation(function(_, text) return text:upper() .. #text end, data)
+                    op:waitUntilFinished()
+                    print(op.result == data:upper() .. #data)
+                    """)
             }
             #expect(outcome.text == "true\n" && outcome.errorText == "", "\(outcome)")
         }
@@ -62,9 +56,8 @@ import Testing
         @Test("A worker gets a large frozen value once, and all its operations have the same one")
         func frozenOnce() async throws {
             let outcome = try await TestCluster.run(workers: 0) { cluster in
-                // Without lines, all that is sent passes the server.
-                try cluster.addWorker("--slots", "1", "--no-direct")
-                return try cluster.command(
+                try cluster.addWorker("--slots", "1")
+                return try cluster.run(
                     """
                     local rows = {}
                     for i = 1, 50000 do rows[i] = { name = "row " .. i, n = i } end
@@ -86,8 +79,7 @@ import Testing
                       most = math.max(most, op.results[2])
                     end
                     print(most)
-                    """, "--no-direct"
-                ).run()
+                    """)
             }
             #expect(outcome.text == "1\n" && outcome.errorText == "", "\(outcome)")
         }
