@@ -57,6 +57,46 @@ private final class Allowed: Operation, @unchecked Sendable {
     }
 }
 
+/// Evaluates a condition when its dependencies have finished, and is ready when the condition holds.
+private final class Conditional: Operation, @unchecked Sendable {
+    // Safety: the flag is atomic, and the rest is constant.
+    private let holds = Atomic<Bool>(false)
+    private let announces: Bool
+    init(announces: Bool) { self.announces = announces }
+    override var isReady: Bool { super.isReady && holds.load(ordering: .acquiring) }
+
+    func dependenciesMayHaveFinished() {
+        guard super.isReady, !holds.load(ordering: .acquiring) else { return }
+        if announces { willChangeValue(for: \.isReady) }
+        holds.store(true, ordering: .releasing)
+        if announces { didChangeValue(for: \.isReady) }
+    }
+}
+
+/// Another thread finishes it while `start` returns, and announces that later.
+private final class FinishedElsewhere: Operation, @unchecked Sendable {
+    // Safety: the flag is atomic, and the rest is constant.
+    private let ended = Atomic<Bool>(false)
+    private let setsFirst: Bool
+    let (mayAnnounce, hasAnnounced) = (Gate(), Gate())
+    init(setsFirst: Bool) { self.setsFirst = setsFirst }
+    override var isFinished: Bool { ended.load(ordering: .acquiring) }
+
+    override func start() {
+        let hasEnded = Gate()
+        _ = TestThread { [self] in
+            if !setsFirst { willChangeValue(for: \.isFinished) }
+            ended.store(true, ordering: .releasing)
+            hasEnded.open()
+            mayAnnounce.wait()
+            if setsFirst { willChangeValue(for: \.isFinished) }
+            didChangeValue(for: \.isFinished)
+            hasAnnounced.open()
+        }
+        hasEnded.wait()
+    }
+}
+
 @Suite struct ObservationSubclassTests {
     @Test func overriddenPropertiesAreToldOnceWithTheValuesOfTheirGetters() {
         let engine = Engine(workerCount: 2)
@@ -122,12 +162,96 @@ private final class Allowed: Operation, @unchecked Sendable {
         operation.addDependency(dependency)
         let token = operation.observe(\.isReady, options: [.old, .new]) { log.append("\($1.oldValue!) \($1.newValue!)") }
         dependency.start()
-        #expect(log.entries.isEmpty)
+        #expect(log.entries == ["false false"])
         operation.allow()
         operation.addDependency(Operation())
         operation.cancel()
-        #expect(log.entries == ["false true", "true false", "false true"])
+        #expect(log.entries == ["false false", "false true", "true false", "false true"])
         token.invalidate()
+    }
+
+    @Test(arguments: [false, true]) func whatBeginsWhenTheDependenciesHaveFinishedMayMakeTheOperationReady(announces: Bool) throws {
+        let queue = OperationQueue(engine: Engine(workerCount: 1))
+        let (operation, dependency) = (Conditional(announces: announces), BlockOperation {})
+        operation.addDependency(dependency)
+        let told = Log<String>()
+        let token = operation.observe(\.isReady, options: [.old, .new]) { operation, change in
+            told.append("\(change.oldValue!) \(change.newValue!)")
+            operation.dependenciesMayHaveFinished()
+        }
+        queue.addOperations([operation, dependency], waitUntilFinished: false)
+        #expect(try operation.tryWaitUntilFinished(until: .now + .seconds(10)))
+        #expect(told.entries == (announces ? ["false false", "false true"] : ["false false"]))
+        token.invalidate()
+    }
+
+    @Test func changesOfTheSuperclassesFlagsAreToldAlsoIfTheGetterSaysTheSame() {
+        final class Unmoved: Operation, @unchecked Sendable {
+            // Safety: the class adds no stored properties.
+            override var isExecuting: Bool { false }
+            override var isCancelled: Bool { false }
+        }
+        let (operation, cancelled, log) = (Unmoved(), Unmoved(), Log<String>())
+        let tokens = [
+            operation.observe(\.isExecuting, options: [.old, .new]) { log.append("executing \($1.oldValue!) \($1.newValue!)") },
+            operation.observe(\.isFinished, options: [.old, .new]) { log.append("finished \($1.oldValue!) \($1.newValue!)") },
+            cancelled.observe(\.isCancelled, options: [.old, .new]) { log.append("cancelled \($1.oldValue!) \($1.newValue!)") },
+        ]
+        cancelled.cancel()
+        operation.start()
+        #expect(log.entries == ["cancelled false false", "executing false false", "finished false true"])
+        for token in tokens { token.invalidate() }
+    }
+
+    @Test func whatIsAnnouncedIsToldAlsoIfItHasNotChanged() {
+        let (operation, log) = (Counter(), Log<String>())
+        let tokens = ["isFinished", "isExecuting", "isReady", "isCancelled", "count"].map { key in
+            operation.observe(keyPath: key, options: [.old, .new, .prior]) { change in
+                func text<Value>(_: Value.Type) -> String? {
+                    (change.oldValue as? Value).map { "\(key) \($0) \((change.newValue as? Value).map { "\($0)" } ?? "prior")" }
+                }
+                log.append(text(Bool.self) ?? text(Int.self) ?? "neither")
+            }
+        }
+        for key in ["finished", "executing", "ready", "cancelled", "count"] {
+            operation.willChangeValue(forKey: key)
+            operation.didChangeValue(forKey: key)
+        }
+        #expect(
+            log.entries == [
+                "isFinished false prior", "isFinished false false", "isExecuting false prior", "isExecuting false false",
+                "isReady true prior", "isReady true true", "isCancelled false prior", "isCancelled false false",
+                "count 0 prior", "count 0 0",
+            ])
+        for token in tokens { token.invalidate() }
+    }
+
+    /// A thread is between `willChangeValue` and `didChangeValue`, or has not come to the former, when the worker that has called `start`
+    /// sees that the operation has finished.
+    @Test(arguments: [false, true], [false, true]) func theEndIsToldOnce(isStalled: Bool, setsFirst: Bool) {
+        let engine = Engine(workerCount: 1)
+        let (operation, log) = (FinishedElsewhere(setsFirst: setsFirst), Log<String>())
+        let (stalls, goesOn) = (Gate(), Gate())
+        let tokens = [
+            operation.observe(\.isFinished, options: [.old, .new, .prior]) {
+                log.append("\($1.oldValue!) \($1.newValue, default: "prior")")
+            },
+            operation.observe(\.name) { _, _ in
+                stalls.open()
+                goesOn.wait()
+            },
+        ]
+        let stalled = TestThread { if isStalled { operation.name = "stalled" } }
+        if isStalled { stalls.wait() }
+        OperationQueue(engine: engine).addOperation(operation)
+        operation.waitUntilFinished()
+        operation.mayAnnounce.open()
+        operation.hasAnnounced.wait()
+        goesOn.open()
+        stalled.join()
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(log.entries == ["false prior", "false true"])
+        for token in tokens { token.invalidate() }
     }
 
     @Test func aSubscriptionInTheMiddleOfAnAnnouncementNeitherMissesNorDoubles() {

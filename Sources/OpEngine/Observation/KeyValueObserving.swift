@@ -19,4 +19,12 @@ extension KeyValueObserving {
                     isPrior: notice.isPrior))
         }
     }
+
+    /// Erases the type of the observed object.
+    static func untyped(_ read: @escaping (Self) -> any Sendable) -> Registration.Reader {
+        { object in
+            guard let object = object as? Self else { fatalError("opscript bug: an observer of \(Self.self) reads \(type(of: object))") }
+            return read(object)
+        }
+    }
 }

@@ -6,14 +6,9 @@ extension Mailbox {
         let content: Content
 
         enum Content {
-            /// The engine changed a value, and knows the old and the new one.
-            case exact(key: ObservedKey, old: any Sendable, new: any Sendable)
-            /// The engine changed a flag whose getter a subclass may override.
-            case flag(key: ObservedKey, new: Bool)
+            case change(Change)
             /// A subclass announced that a value will change.
             case announcedPrior(key: ObservedKey, old: any Sendable)
-            /// A subclass announced that a value has changed. `old` and `began` come from the matching `willChangeValue`, if there was one.
-            case announced(key: ObservedKey, old: (any Sendable)?, began: UInt64?, new: any Sendable)
             case event(OperationEvent.Record)
             /// Call this closure when everything before it has been delivered.
             case mark(@Sendable () -> Void)
@@ -21,9 +16,35 @@ extension Mailbox {
 
         var key: ObservedKey? {
             switch content {
-            case .exact(let key, _, _), .flag(let key, _), .announcedPrior(let key, _), .announced(let key, _, _, _): key
+            case .change(let change): change.key
+            case .announcedPrior(let key, _): key
             case .event, .mark: nil
             }
+        }
+    }
+
+    /// A change of a value, or something that may have changed it.
+    struct Change {
+        let key: ObservedKey
+        /// The value before the change, for observers since `began`. Others are told the value that they know.
+        var old: (value: any Sendable, began: UInt64)?
+        /// The value after the change. Nil for a flag of the engine whose getter a subclass overrides: the getter is asked at the delivery.
+        var new: (any Sendable)?
+        /// Whether observers that know the new value already are told as well, because the value may have changed in between.
+        let isAlwaysTold: Bool
+
+        /// A change of a value that the engine stores.
+        init(of key: ObservedKey, from old: any Sendable, to new: any Sendable) {
+            (self.key, self.old, self.new, isAlwaysTold) = (key, (old, .max), new, true)
+        }
+
+        /// The engine changed a flag whose getter a subclass overrides.
+        init(ofOverridden key: ObservedKey) { (self.key, isAlwaysTold) = (key, true) }
+
+        /// A subclass announced a change. `announcement` is the matching `willChangeValue`, if there was one.
+        init(of key: ObservedKey, announced announcement: Announcement?, to new: any Sendable) {
+            (self.key, self.new, isAlwaysTold) = (key, new, false)
+            old = announcement.map { ($0.old, $0.sequence) }
         }
     }
 
@@ -50,10 +71,10 @@ extension Mailbox {
         private var taken = 0
         private var isDelivering = false
         private var announcements: [Announcement] = []
-        /// The flags for which a subclass has its own getter.
-        private var overridden: Set<ObservedKey> = []
-        /// The value of each flag that was delivered last.
-        private var published: [ObservedKey: Bool] = [:]
+        /// The flags for which a subclass has its own getter. Never changes.
+        let overridden: Set<ObservedKey>
+
+        init(overridden: Set<ObservedKey>) { self.overridden = overridden }
 
         /// Whether nobody observes and nothing is waiting.
         var isIdle: Bool { registrations.isEmpty && subscribing == 0 && tracedCore == nil && taken == entries.count }
@@ -67,9 +88,8 @@ extension Mailbox {
             if let before, before != sequence { return false }
             sequence += 1
             registration.since = sequence
-            if !wants(registration.key) {
-                published[registration.key] = registration.last as? Bool
-                if registration.key == .operations, let operations = registration.last as? [Operation] { lastOperations = operations }
+            if registration.key == .operations, !wants(.operations), let operations = registration.last as? [Operation] {
+                lastOperations = operations
             }
             registrations.append(registration)
             subscribing -= 1
@@ -85,7 +105,13 @@ extension Mailbox {
 
         /// Records a change of a value that the engine stores. Evaluates the values only if the key is observed.
         mutating func record(_ key: ObservedKey, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
-            if wants(key) { record(.exact(key: key, old: old(), new: new())) } else { touch() }
+            if wants(key) { record(.change(Change(of: key, from: old(), to: new()))) } else { touch() }
+        }
+
+        /// Records that the engine changed a flag to `value`.
+        mutating func record(_ flag: ObservedKey, _ value: Bool) {
+            if !wants(flag) { return touch() }
+            record(.change(overridden.contains(flag) ? Change(ofOverridden: flag) : Change(of: flag, from: !value, to: value)))
         }
 
         /// Notes a change of a value that nobody observes, because a subscription may be in progress.
@@ -96,7 +122,6 @@ extension Mailbox {
         /// - Returns: a value that the caller must release outside the lock.
         mutating func willChange(_ key: ObservedKey, old: any Sendable, thread: Int32) -> Announcement? {
             touch()
-            overridden.insert(key)
             announcements.append(Announcement(key: key, thread: thread, sequence: sequence, old: old))
             // Limits the memory used by announcements whose `didChangeValue` never comes.
             let forgotten = announcements.count > 64 ? announcements.removeFirst() : nil
@@ -110,12 +135,11 @@ extension Mailbox {
         ///
         /// - Returns: a value that the caller must release outside the lock.
         mutating func didChange(_ key: ObservedKey, new: any Sendable, thread: Int32) -> Announcement? {
-            overridden.insert(key)
             let index =
                 announcements.lastIndex { $0.key == key && $0.thread == thread } ?? announcements.lastIndex { $0.key == key }
             let announcement = index.map { announcements.remove(at: $0) }
             if wants(key) {
-                record(.announced(key: key, old: announcement?.old, began: announcement?.sequence, new: new))
+                record(.change(Change(of: key, announced: announcement, to: new)))
             } else {
                 touch()
             }
@@ -159,28 +183,14 @@ extension Mailbox {
             return delivered
         }
 
-        /// The change of a flag that observers are told when the engine changed the flag to `new` and the getter returns `seen`. Nil if
-        /// observers are not notified.
-        mutating func resolve(_ key: ObservedKey, new: Bool, seen: Bool) -> (old: Bool, new: Bool)? {
-            // The subclass is about to announce the change itself.
-            if announcements.contains(where: { $0.key == key }) { return nil }
-            if seen != new && !overridden.contains(key) && !entries[taken...].contains(where: { $0.key == key }) {
-                overridden.insert(key)
-            }
-            let value = overridden.contains(key) ? seen : new
-            let old = published[key] ?? !value
-            if old == value { return nil }
-            published[key] = value
-            return (old, value)
-        }
-
-        /// The old value that a registration is told for an announced change. Nil if it already knows the new value.
-        mutating func oldValue(
-            for registration: Registration, old: (any Sendable)?, began: UInt64?, new: any Sendable
-        ) -> (any Sendable)? {
-            if let flag = new as? Bool { published[registration.key] = flag }
-            if let began, began >= registration.since { return old }
-            return areEqual(registration.last, new) ? nil : registration.last
+        /// The old value with which an observer is told that `change` has made a value `new`. Nil if it is not told, because it knows that
+        /// value.
+        ///
+        /// - Parameter isFinal: whether the value can change no more, so that a notice without news would be one too many.
+        func oldValue(for registration: Registration, _ change: Change, _ new: any Sendable, isFinal: Bool) -> (any Sendable)? {
+            let old = change.old.flatMap { $0.began >= registration.since ? $0.value : nil }
+            if isFinal || !change.isAlwaysTold && old == nil, areEqual(registration.last, new) { return nil }
+            return old ?? registration.last
         }
     }
 }

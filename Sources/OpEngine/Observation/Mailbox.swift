@@ -7,10 +7,14 @@ import CPlatform
 /// all.
 @safe final class Mailbox: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `state` has a lock, and `owner` is weak and written once, before the mailbox is shared.
-    let state = Guarded(State())
+    let state: Guarded<State>
     private(set) weak var owner: AnyObject?
 
-    init(owner: AnyObject) { self.owner = owner }
+    /// - Parameter overridden: the flags for which the owner's class has its own getters.
+    init(owner: AnyObject, overridden: Set<ObservedKey> = []) {
+        self.owner = owner
+        state = Guarded(State(overridden: overridden))
+    }
 
     // MARK: Subscribing
 
@@ -19,13 +23,14 @@ import CPlatform
     ///
     /// The caller must have incremented `subscribing` and ensured that changes are recorded.
     func subscribe(
-        _ key: ObservedKey, _ options: KeyValueObservingOptions, read: () -> any Sendable, handler: @escaping Registration.Handler
+        _ key: ObservedKey, _ options: KeyValueObservingOptions, of object: AnyObject, read: @escaping Registration.Reader,
+        handler: @escaping Registration.Handler
     ) -> KeyValueObservation {
         // Limits the attempts, because a getter that announces changes itself would make this loop run for ever.
         for attempt in 0... {
             let before = state.withLock { $0.sequence }
-            let value = Mailbox.asRecorded(read)
-            let registration = Registration(key: key, options: options, initial: value, handler: handler)
+            let value = Mailbox.asRecorded { read(object) }
+            let registration = Registration(key: key, options: options, initial: value, read: read, handler: handler)
             guard state.withLock({ $0.register(registration, ifUnchangedSince: attempt < 1000 ? before : nil) }) else { continue }
             if options.contains(.initial) {
                 if let owner { handler(owner, registration.notice(old: nil, new: value)) }
@@ -97,44 +102,44 @@ import CPlatform
         case .event(let record):
             if let operation = owner as? Operation { record.send(about: operation) }
         case .mark(let body): body()
-        case .exact(_, let old, let new):
-            notify(receivers, old: old, new: new, saysPrior: true)
-        case .flag(let key, let new):
-            guard !receivers.isEmpty, let operation = owner as? Operation else { return }
-            if operation.hasOwnGetters {
-                let seen = Mailbox.asRecorded { operation.flag(key) }
-                guard let change = state.withLock({ $0.resolve(key, new: new, seen: seen) }) else { return }
-                notify(receivers, old: change.old, new: change.new, saysPrior: true)
-            } else {
-                notify(receivers, old: !new, new: new, saysPrior: true)
-            }
-        case .announcedPrior(_, let old):
-            for receiver in receivers where receiver.options.contains(.prior) {
-                call(receiver, receiver.notice(old: old, new: nil, isPrior: true), owner)
-            }
-        case .announced(_, let old, let began, let new):
+        case .announcedPrior(let key, let old):
+            let isFinal = isFinal(key, old)
             for receiver in receivers {
-                let oldValue = state.withLock { $0.oldValue(for: receiver, old: old, began: began, new: new) }
-                if let oldValue { notify([receiver], old: oldValue, new: new, saysPrior: began == nil) }
+                guard state.withLock({ _ in !isFinal || !areEqual(receiver.last, old) }) else { continue }
+                callPrior(receiver, old: old, owner)
             }
+        case .change(let change):
+            // The getter is the same for all observers of a key.
+            guard let new = change.new ?? receivers.first.map({ receiver in Mailbox.asRecorded { receiver.read(owner) } }) else { return }
+            let isFinal = isFinal(change.key, new)
+            let told = receivers.compactMap { receiver in
+                state.withLock { $0.oldValue(for: receiver, change, new, isFinal: isFinal) }.map { (receiver, old: $0) }
+            }
+            for (receiver, old) in told { callPrior(receiver, old: old, owner) }
+            for (receiver, old) in told {
+                let replaced = state.withLock { _ in
+                    receiver.hasToldPrior = false
+                    return exchange(&receiver.last, with: new)
+                }
+                withExtendedLifetime(replaced) {}
+                call(receiver, receiver.notice(old: old, new: new), owner)
+            }
+            // An observer may make the operation ready without announcing it.
+            if change.key == .isReady, change.new == nil { (owner as? Operation)?.becomeReady() }
         }
     }
 
-    private func notify(_ receivers: [Registration], old: any Sendable, new: any Sendable, saysPrior: Bool) {
-        guard let owner else { return }
-        if saysPrior {
-            for receiver in receivers where receiver.options.contains(.prior) {
-                call(receiver, receiver.notice(old: old, new: nil, isPrior: true), owner)
-            }
-        }
-        for receiver in receivers {
-            let replaced = state.withLock { _ in
-                defer { receiver.last = new }
-                return receiver.last
-            }
-            withExtendedLifetime(replaced) {}
-            call(receiver, receiver.notice(old: old, new: new), owner)
-        }
+    /// Whether a value that has become `value` stays so: the flags of an operation that has finished, and `isFinished` itself. The engine
+    /// and a subclass may both say that the operation has finished, and observers are told once.
+    private func isFinal(_ key: ObservedKey, _ value: any Sendable) -> Bool {
+        guard key.isFlag, let operation = owner as? Operation else { return false }
+        return key == .isFinished ? value as? Bool == true : operation.loadState().has(Operation.State.finished)
+    }
+
+    /// Makes the call before a change, once for each change that is told.
+    private func callPrior(_ receiver: Registration, old: any Sendable, _ owner: AnyObject) {
+        guard receiver.options.contains(.prior), !state.withLock({ _ in exchange(&receiver.hasToldPrior, with: true) }) else { return }
+        call(receiver, receiver.notice(old: old, new: nil, isPrior: true), owner)
     }
 
     private func call(_ receiver: Registration, _ notice: Registration.Notice, _ owner: AnyObject) {

@@ -15,6 +15,14 @@ enum ObservedKey: Hashable, @unchecked Sendable {
         self = ObservedKey.known[string] ?? .named(string)
     }
 
+    /// Whether the key is that of a flag of an operation which changes.
+    var isFlag: Bool {
+        switch self {
+        case .isCancelled, .isExecuting, .isFinished, .isReady: true
+        default: false
+        }
+    }
+
     private static let known: [String: ObservedKey] = [
         "isCancelled": .isCancelled, "cancelled": .isCancelled,
         "isAsynchronous": .isAsynchronous, "asynchronous": .isAsynchronous,

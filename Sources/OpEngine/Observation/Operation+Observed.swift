@@ -7,7 +7,7 @@ extension Operation {
         lock.withLock {
             let extras = ensureRareExtras()
             // Written once, so that a thread that sees the `observed` flag reads the mailbox without the lock.
-            let mailbox = extras.mailbox ?? Mailbox(owner: self)
+            let mailbox = extras.mailbox ?? Mailbox(owner: self, overridden: OverriddenMethods.flags(of: self))
             if extras.mailbox == nil { extras.mailbox = mailbox }
             mailbox.state.withLock { box in
                 prepare(&box)
@@ -65,17 +65,6 @@ extension Operation {
         let type: Operation.Type = type(of: self)
         return type != BlockOperation.self && type != AsyncOperation.self && type != Operation.self
     }
-
-    /// The value that a flag's getter returns.
-    func flag(_ key: ObservedKey) -> Bool {
-        switch key {
-        case .isReady: isReady
-        case .isCancelled: isCancelled
-        case .isExecuting: isExecuting
-        case .isFinished: isFinished
-        default: fatalError("opscript bug: \(key) is not a flag")
-        }
-    }
 }
 
 extension Mailbox.State {
@@ -99,9 +88,5 @@ extension Mailbox.State {
             tracedCore = nil
             record(.event(OperationEvent.Record(.finished, in: core)))
         }
-    }
-
-    private mutating func record(_ key: ObservedKey, _ value: Bool) {
-        if wants(key) { record(.flag(key: key, new: value)) } else { touch() }
     }
 }

@@ -14,7 +14,7 @@ extension KeyValueObserving where Self: Operation {
         _ keyPath: KeyPath<Operation, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        subscribe(Operation.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
+        subscribe(Operation.observedKey(keyPath), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
     }
 
     /// Observes a property of a subclass. Otherwise like the method above.
@@ -23,7 +23,7 @@ extension KeyValueObserving where Self: Operation {
         _ keyPath: KeyPath<Self, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        subscribe(Self.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
+        subscribe(Self.observedKey(keyPath), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
     }
 
     /// Observes a property that is named by a string, in either spelling of flags. The values come from `value(forKey:)`.
@@ -32,7 +32,7 @@ extension KeyValueObserving where Self: Operation {
         changeHandler: @escaping @Sendable (KeyValueObservedChange<any Sendable>) -> Void
     ) -> KeyValueObservation {
         let handler: @Sendable (Self, KeyValueObservedChange<any Sendable>) -> Void = { _, change in changeHandler(change) }
-        return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { value(forKey: keyPath) }
+        return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { $0.value(forKey: keyPath) }
     }
 
     /// Announces that an overridden property is about to change. The getter must return the old value.
@@ -73,9 +73,10 @@ extension KeyValueObserving where Self: Operation {
     public func deliverRecordedChanges() { deliverChanges() }
 
     private func subscribe(
-        _ key: ObservedKey, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler, read: () -> any Sendable
+        _ key: ObservedKey, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler,
+        read: @escaping (Self) -> any Sendable
     ) -> KeyValueObservation {
-        openMailbox { $0.subscribing += 1 }.subscribe(key, options, read: read, handler: handler)
+        openMailbox { $0.subscribing += 1 }.subscribe(key, options, of: self, read: Self.untyped(read), handler: handler)
     }
 
     /// Maps key paths to inherited properties to keys. Such a key path differs from the one to the same property of the base class.

@@ -10,7 +10,7 @@ extension KeyValueObserving where Self: OperationQueue {
         _ keyPath: KeyPath<OperationQueue, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        subscribe(OperationQueue.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
+        subscribe(OperationQueue.observedKey(keyPath), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
     }
 
     /// Observes a property of a subclass. Otherwise like the method above.
@@ -19,7 +19,7 @@ extension KeyValueObserving where Self: OperationQueue {
         _ keyPath: KeyPath<Self, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        subscribe(Self.observedKey(keyPath), options, Self.untyped(changeHandler)) { self[keyPath: keyPath] }
+        subscribe(Self.observedKey(keyPath), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
     }
 
     /// Observes a property that is named by a string, in either spelling of flags. The values come from `value(forKey:)`.
@@ -28,7 +28,7 @@ extension KeyValueObserving where Self: OperationQueue {
         changeHandler: @escaping @Sendable (KeyValueObservedChange<any Sendable>) -> Void
     ) -> KeyValueObservation {
         let handler: @Sendable (Self, KeyValueObservedChange<any Sendable>) -> Void = { _, change in changeHandler(change) }
-        return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { value(forKey: keyPath) }
+        return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { $0.value(forKey: keyPath) }
     }
 
     /// Announces that a property of a subclass is about to change.
@@ -43,11 +43,12 @@ extension KeyValueObserving where Self: OperationQueue {
     }
 
     private func subscribe(
-        _ key: ObservedKey, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler, read: () -> any Sendable
+        _ key: ObservedKey, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler,
+        read: @escaping (Self) -> any Sendable
     ) -> KeyValueObservation {
         let mailbox = openObservation().mailbox
         mailbox.state.withLock { $0.subscribing += 1 }
-        return mailbox.subscribe(key, options, read: read, handler: handler)
+        return mailbox.subscribe(key, options, of: self, read: Self.untyped(read), handler: handler)
     }
 
     /// Maps key paths to inherited properties to keys. Such a key path differs from the one to the same property of the base class.
@@ -153,7 +154,7 @@ extension OperationQueue.Progress {
         mailbox.state.withLock { $0.subscribing += 1 }
         // Nobody may have observed the fraction until now.
         core.recordFractionOfGroups()
-        let read: () -> any Sendable = { self[keyPath: keyPath] }
-        return mailbox.subscribe(key, options, read: read, handler: OperationQueue.Progress.untyped(changeHandler))
+        return mailbox.subscribe(
+            key, options, of: self, read: Self.untyped { $0[keyPath: keyPath] }, handler: Self.untyped(changeHandler))
     }
 }

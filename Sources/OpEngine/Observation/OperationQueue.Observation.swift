@@ -17,15 +17,10 @@ extension OperationQueue {
         func recordCounts(before: Int, _ state: OperationQueue.State) {
             mailbox.state.withLock { box in
                 if box.wants(.operations) {
-                    let old = box.lastOperations
-                    box.lastOperations = state.members
-                    box.record(.exact(key: .operations, old: old, new: box.lastOperations))
+                    let members = state.members, old = exchange(&box.lastOperations, with: members)
+                    box.record(.operations, old: old, new: members)
                 }
-                if box.wants(.operationCount) {
-                    box.record(.exact(key: .operationCount, old: before, new: state.count))
-                } else {
-                    box.touch()
-                }
+                box.record(.operationCount, old: before, new: state.count)
             }
             // An operation that was added has increased `added`; one that left has not changed it.
             let came = max(0, state.count - before)

@@ -4,6 +4,8 @@ final class Registration: @unchecked Sendable {
 
     /// Calls the observer. The first parameter is the observed object.
     typealias Handler = @Sendable (AnyObject, Notice) -> Void
+    /// Reads the value. The parameter is the observed object, which the closure must not retain.
+    typealias Reader = (AnyObject) -> any Sendable
 
     /// The untyped content of a change.
     struct Notice: Sendable {
@@ -14,18 +16,22 @@ final class Registration: @unchecked Sendable {
 
     let key: ObservedKey
     let options: KeyValueObservingOptions
+    let read: Reader
     let handler: Handler
     /// The observer receives only entries with this sequence number or a later one.
     var since: UInt64 = 0
     /// The value that the observer received last.
     var last: any Sendable
+    /// Whether the call before a change was made, and the change was not told yet.
+    var hasToldPrior = false
     /// Whether the initial call has not returned yet. No other call may overtake it.
     var isAwaitingInitial: Bool
     var isActive = true
 
-    init(key: ObservedKey, options: KeyValueObservingOptions, initial: any Sendable, handler: @escaping Handler) {
+    init(key: ObservedKey, options: KeyValueObservingOptions, initial: any Sendable, read: @escaping Reader, handler: @escaping Handler) {
         self.key = key
         self.options = options
+        self.read = read
         self.handler = handler
         last = initial
         isAwaitingInitial = options.contains(.initial)

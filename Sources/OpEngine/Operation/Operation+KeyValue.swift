@@ -23,13 +23,18 @@ extension Operation {
         case .isFinished:
             if !loadState().has(State.finished) && isFinished { end() }
         case .isReady:
-            // This fence orders the subclass's write before the read below. It pairs with the one in `postponeUntilReady`.
-            atomicMemoryFence(ordering: .sequentiallyConsistent)
-            if loadState().has(State.postponed) && isReady { retryPostponed() }
+            becomeReady()
         case .queuePriority: if OverriddenMethods.hasOwnSettings(self) { adoptOwnSettings() }
         default: break
         }
         deliverChanges()
+    }
+
+    /// Posts the operation to its queue again if it was postponed and its getter says now that it is ready.
+    func becomeReady() {
+        // This fence orders the subclass's write before the read below. It pairs with the one in `postponeUntilReady`.
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        if loadState().has(State.postponed) && isReady { retryPostponed() }
     }
 
     /// Copies the priority and the quality of service that a subclass's getters return.

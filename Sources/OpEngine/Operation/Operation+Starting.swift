@@ -268,7 +268,7 @@ extension Operation {
     private func postponeUntilReady(_ core: OperationQueue.Core) {
         guard core.giveBack(self) else { return }
         // A thread that made the operation ready or cancelled it before it was marked as postponed had nothing to post. This fence pairs
-        // with the one in `react(toChangeOf:)`: both threads write first and then read what the other wrote, so at least one of them sees the
+        // with the one in `becomeReady`: both threads write first and then read what the other wrote, so at least one of them sees the
         // other's write.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         if loadState().has(State.cancelled) || isReady { retryPostponed() }

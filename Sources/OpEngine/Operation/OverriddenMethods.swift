@@ -32,6 +32,11 @@ import Synchronization
         return cancelEntries.isEmpty || cancelEntries.contains { unsafe own[$0] != base[$0] }
     }
 
+    /// The flags for which the class has its own getters.
+    static func flags(of operation: Operation) -> Set<ObservedKey> {
+        Set(getterEntries.filter { differs(address(of: operation), in: $0.entries) }.map(\.flag))
+    }
+
     @inline(__always)
     private static func address(of operation: Operation) -> UInt {
         UInt(bitPattern: unsafe unsafeBitCast(type(of: operation), to: UnsafeRawPointer.self))
@@ -52,18 +57,25 @@ import Synchronization
 
     @inline(never)
     private static func overridden(by type: UInt) -> Members {
-        // Safety: the table of a subclass begins like the table of its superclass.
-        let base = unsafe words(of: Operation.self)
-        let own = unsafe UnsafePointer<UInt>(bitPattern: type).unsafelyUnwrapped
-        func differs(_ entries: [Int]) -> Bool { entries.isEmpty || entries.contains { unsafe own[$0] != base[$0] } }
         var overridden: Members = []
-        if differs(lifecycleEntries) { overridden.insert(.lifecycle) }
-        if differs(settingsEntries) { overridden.insert(.settings) }
+        if differs(type, in: lifecycleEntries) { overridden.insert(.lifecycle) }
+        if differs(type, in: settingsEntries) { overridden.insert(.settings) }
         if overridden.isEmpty { lastPlain.store(type, ordering: .relaxed) } else { lastOther.store(type, ordering: .relaxed) }
         if !overridden.contains(.settings) { lastWithoutSettings.store(type, ordering: .relaxed) }
         return overridden
     }
 
+    /// Whether the class overrides the methods of some entries.
+    private static func differs(_ type: UInt, in entries: [Int]) -> Bool {
+        // Safety: the table of a subclass begins like the table of its superclass.
+        let (base, own) = unsafe (words(of: Operation.self), UnsafePointer<UInt>(bitPattern: type).unsafelyUnwrapped)
+        return entries.isEmpty || entries.contains { unsafe own[$0] != base[$0] }
+    }
+
+    private static let getterEntries: [(flag: ObservedKey, entries: [Int])] = [
+        (.isReady, entries(of: OwnReady.self)), (.isExecuting, entries(of: OwnExecuting.self)),
+        (.isFinished, entries(of: OwnFinished.self)), (.isCancelled, entries(of: OwnCancelled.self)),
+    ]
     private static let lifecycleEntries = entries(of: OwnLifecycle.self)
     private static let settingsEntries = entries(of: OwnSettings.self)
     private static let cancelEntries = entries(of: OwnCancel.self)
@@ -108,6 +120,15 @@ import Synchronization
         override func willFinish() { cplatform_relax() }
         override func didFinish() { cplatform_relax() }
     }
+
+    // Safety: as above.
+    private final class OwnReady: Operation, @unchecked Sendable { override var isReady: Bool { true } }
+    // Safety: as above.
+    private final class OwnExecuting: Operation, @unchecked Sendable { override var isExecuting: Bool { true } }
+    // Safety: as above.
+    private final class OwnFinished: Operation, @unchecked Sendable { override var isFinished: Bool { true } }
+    // Safety: as above.
+    private final class OwnCancelled: Operation, @unchecked Sendable { override var isCancelled: Bool { true } }
 
     // Safety: `@unchecked Sendable` because the class adds no stored properties.
     private final class OwnCancel: Operation, @unchecked Sendable {

@@ -189,6 +189,9 @@ final class FreeRunningRound: Sendable {
             let block = BlockOperation(block: body)
             block.addExecutionBlock { _ = subject.number }
             operation = block
+        case 3:
+            let ends = AnnouncingOperation.End.allCases
+            operation = AnnouncingOperation(ends[subject.number % ends.count], body)
         default:
             operation = BlockOperation {
                 body()
@@ -337,6 +340,11 @@ final class FreeRunningRound: Sendable {
             let (runs, ends) = (subject.runs.load(ordering: .relaxed), subject.ends.load(ordering: .relaxed))
             if ends != 1 { violations.append("the handler of \(subject.number) ran \(ends) times") }
             let completions = subject.completions.load(ordering: .relaxed)
+            if let announcing = operation as? AnnouncingOperation {
+                announcing.join()
+                let (ends, others) = (announcing.endsTold.withLock { $0 }, announcing.othersTold.withLock { $0 })
+                if ends != 1 || others != 0 { violations.append("the end of \(subject.number) was told \(ends) times, others \(others)") }
+            }
             if completions != 1 { violations.append("the completion block of \(subject.number) ran \(completions) times") }
             let isLegal =
                 switch outcome {
