@@ -87,11 +87,13 @@ let package = Package(
             swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.
-        .testTarget(name: "TutorialTests", dependencies: ["OpEngine", "TestSupport"], swiftSettings: [.swiftLanguageMode(.v5)]),
+        .testTarget(
+            name: "TutorialTests", dependencies: ["OpEngine", "TestSupport"], packageAccess: false, swiftSettings: [.swiftLanguageMode(.v5)]
+        ),
         // Classes with the members and the ways of published ones, in the language mode that most of these were written in.
         .testTarget(
             name: "DropInTests", dependencies: ["OpEngine", "TestSupport"], exclude: ["README.md"],
-            swiftSettings: [.swiftLanguageMode(.v5)]),
+            packageAccess: false, swiftSettings: [.swiftLanguageMode(.v5)]),
         .testTarget(
             name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(

@@ -33,7 +33,7 @@ private func equip(_ operation: Operation, _ random: inout SeededGenerator) {
     operation.queuePriority = Operation.QueuePriority.allCases.randomElement(using: &random)!
     if Int.random(in: 0..<5, using: &random) == 0 {
         let holds = Bool.random(using: &random)
-        operation.addCondition(Operation.Condition(name: "random") { _ in holds ? .holds : .failed(reason: "chance") })
+        operation.addCondition(OperationPrecondition(name: "random") { _ in holds ? .holds : .failed(reason: "chance") })
     }
 }
 

@@ -260,15 +260,15 @@ import Testing
         operation.name = "print"
         operation.addDependency(dependency)
         operation.addCondition(
-            Operation.Condition(name: "first") { _ in
+            OperationPrecondition(name: "first") { _ in
                 asked.append("first"); return .holds
             })
         operation.addCondition(
-            Operation.Condition(name: "second") {
+            OperationPrecondition(name: "second") {
                 asked.append($0.name ?? ""); return .failed(reason: "no paper")
             })
         operation.addCondition(
-            Operation.Condition(name: "third") { _ in
+            OperationPrecondition(name: "third") { _ in
                 asked.append("third"); return .holds
             })
         queue.addOperations([operation, dependency], waitUntilFinished: false)
@@ -284,7 +284,7 @@ import Testing
     @Test func conditionsThatAreBuiltIn() throws {
         struct Failure: Error {}
         let engine = Engine(workerCount: 2), queue = OperationQueue(engine: engine)
-        func error(_ condition: Operation.Condition, after dependency: Operation) throws -> String? {
+        func error(_ condition: OperationPrecondition, after dependency: Operation) throws -> String? {
             let operation = BlockOperation {}
             operation.name = "op"
             operation.addDependency(dependency)

@@ -8,7 +8,7 @@ private struct Failure: Error {}
 /// Every way in which an operation can end, and its effect on dependents.
 @Suite struct OutcomeTests {
     /// The outcomes of the operation, and of a dependent with each policy.
-    private func dependents(_ prepare: (OperationQueue, Operation) -> Void, of operation: Operation) -> [Operation.Outcome?] {
+    private func dependents(_ prepare: (OperationQueue, Operation) -> Void, of operation: Operation) -> [OperationOutcome?] {
         let queue = OperationQueue(engine: Engine(workerCount: 2))
         queue.isSuspended = true
         let (any, strict) = (BlockOperation {}, BlockOperation {})

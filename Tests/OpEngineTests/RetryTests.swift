@@ -141,7 +141,7 @@ import Testing
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine), operation = Flaky(failing: 0) { Issue.record("it has run") }
         operation.retryPolicy = RetryPolicy(attempts: 3)
-        operation.addCondition(Operation.Condition(name: "broken") { _ in .error(Flaky.Failure(attempt: -1)) })
+        operation.addCondition(OperationPrecondition(name: "broken") { _ in .error(Flaky.Failure(attempt: -1)) })
         queue.addOperations([operation], waitUntilFinished: true)
         #expect(operation.outcome == .failed && operation.attempt == 0 && operation.error as? Flaky.Failure == Flaky.Failure(attempt: -1))
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)

@@ -173,9 +173,9 @@ private final class Countdown: Sendable {
     var hasEnded: Bool { left.load(ordering: .acquiring) <= 0 }
 }
 
-extension Operation.Naming {
+extension OperationNaming {
     /// The names of operations and queues in messages for scripts.
-    static let script = Operation.Naming(operation: { $0.displayName }, queue: { $0.displayName })
+    static let script = OperationNaming(operation: { $0.displayName }, queue: { $0.displayName })
 }
 
 /// Explains why operations will never finish.
@@ -186,7 +186,7 @@ enum Stall {
 
     /// The predicate of a sentence whose subject is the operation's name.
     static func reason(for operation: Operation) -> String {
-        Operation.Blockage(of: operation).reason(naming: .script)
+        OperationBlockage(of: operation).reason(naming: .script)
     }
 }
 

@@ -21,7 +21,7 @@ extension QualityOfService {
     }
 }
 
-extension Operation.DependencyPolicy {
+extension OperationDependencyPolicy {
     /// The name of the policy in scripts.
     var scriptName: String { "\(self)" }
 
@@ -55,8 +55,8 @@ extension Call {
         return quality
     }
 
-    func dependencyPolicy(at index: Int32) throws(CallError) -> Operation.DependencyPolicy {
-        guard let policy = string(at: index).flatMap({ Operation.DependencyPolicy(scriptName: $0) }) else {
+    func dependencyPolicy(at index: Int32) throws(CallError) -> OperationDependencyPolicy {
+        guard let policy = string(at: index).flatMap({ OperationDependencyPolicy(scriptName: $0) }) else {
             throw unknown("dependencyPolicy", ["finished", "succeeded"], at: index)
         }
         return policy

@@ -220,7 +220,7 @@ extension Blob {
 
 extension LuaOperation {
     /// Makes this operation, which nobody else knows, one that has finished.
-    fileprivate func finishAsReceived(_ results: [Parcel], outcome: Operation.Outcome, _ failure: OperationFailure?) {
+    fileprivate func finishAsReceived(_ results: [Parcel], outcome: OperationOutcome, _ failure: OperationFailure?) {
         _ = withFields { $0.takeBodies() }
         if results.count == 1 {
             setResults(.parcel(results[0]), ofBodyAt: 0)

@@ -14,12 +14,12 @@ extension LuaOperation {
             return fields.rareInUse.conditions.count - 1
         }
         addCondition(
-            Condition(name: label) { operation in
+            OperationPrecondition(name: label) { operation in
                 unsafe operation.unmanagedOfScript.map { unsafe $0.with { $0.ask(conditionAt: index) } } ?? .holds
             })
     }
 
-    private func ask(conditionAt index: Int) -> Condition.Answer {
+    private func ask(conditionAt index: Int) -> OperationPrecondition.Answer {
         let function = ifOutOfLine { fields -> Parcel? in
             guard let rare = fields.rare, index < rare.conditions.count else { return nil }
             return exchange(&rare.conditions[index], with: .empty)

@@ -1,4 +1,3 @@
-import Glibc
 import Synchronization
 
 extension BeyondFoundation where Self: Operation {
@@ -31,7 +30,7 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// Conditions are asked in the order in which they were added, until one does not hold. Has no effect on an operation that has started,
     /// or that is started by hand.
-    public func addCondition(_ condition: Operation.Condition) { changeAdmission { $0.ensureFurther().conditions.append(condition) } }
+    public func addCondition(_ condition: OperationPrecondition) { changeAdmission { $0.ensureFurther().conditions.append(condition) } }
 
     /// How often the operation is tried again when it fails; nil, the default, for not at all.
     ///
@@ -75,55 +74,6 @@ extension Operation {
 
     /// The number of conditions that have not been asked.
     package var conditionCount: Int { admission.flatMap { admission in lock.withLock { admission.further?.conditions.count } } ?? 0 }
-
-    /// What must hold for an operation to start. See `addCondition(_:)`.
-    public struct Condition: Sendable {
-        /// Whether a condition holds.
-        public enum Answer: Sendable {
-            /// It holds.
-            case holds
-            /// It does not hold, because of this reason.
-            case failed(reason: String)
-            /// Nobody can tell, because of an error. The operation fails with it, and does not run.
-            case error(any Error)
-        }
-
-        /// The name, for messages.
-        public let name: String
-        let evaluate: @Sendable (Operation) -> Answer
-
-        /// Creates a condition.
-        ///
-        /// - Parameters:
-        ///   - name: the name, for messages.
-        ///   - evaluate: asked once, on the thread that would start the operation, with no lock held.
-        public init(name: String, _ evaluate: @escaping @Sendable (Operation) -> Answer) {
-            self.name = name
-            self.evaluate = evaluate
-        }
-
-        /// No dependency has failed.
-        public static let noFailedDependencies = Condition(name: "noFailedDependencies") { operation in
-            dependency(of: operation, with: .failed, "failed")
-        }
-
-        /// No dependency was cancelled.
-        public static let noCancelledDependencies = Condition(name: "noCancelledDependencies") { operation in
-            dependency(of: operation, with: .cancelled, "was cancelled")
-        }
-
-        /// A file exists, or anything else with this path.
-        public static func fileExists(_ path: String) -> Condition {
-            Condition(name: "fileExists") { _ in
-                unsafe access(path, F_OK) == 0 ? .holds : .failed(reason: "'\(path)': \(unsafe String(cString: strerror(errno)))")
-            }
-        }
-
-        private static func dependency(of operation: Operation, with outcome: Outcome, _ verb: String) -> Answer {
-            let culprit = operation.dependencies.first { $0.outcome == outcome }
-            return culprit.map { .failed(reason: "\($0.label) \(verb)") } ?? .holds
-        }
-    }
 }
 
 extension Engine {

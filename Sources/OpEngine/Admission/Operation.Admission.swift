@@ -36,7 +36,7 @@ extension Operation {
         final class Further {
             @safe @exclusivity(unchecked) var needs: [String: Int] = [:]
             /// Those that have not been asked.
-            @safe @exclusivity(unchecked) var conditions: [Condition] = []
+            @safe @exclusivity(unchecked) var conditions: [OperationPrecondition] = []
             @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy?
             /// The errors of the latest attempts that have failed and were followed by another one.
             static let mostFailures = 100

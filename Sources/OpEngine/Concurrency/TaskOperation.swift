@@ -104,7 +104,7 @@ extension QualityOfService {
     }
 }
 
-extension OperationQueue {
+extension BeyondFoundation where Self: OperationQueue {
     /// Adds an async closure as an operation and returns the operation. Its `value` is the closure's return value.
     ///
     /// A closure that does not await anything becomes a block operation, whatever it returns. Cancelling a task that waits for the value

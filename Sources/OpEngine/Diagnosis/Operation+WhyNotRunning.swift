@@ -1,65 +1,19 @@
-extension Operation {
-    /// An operation and everything that keeps it from running.
-    public struct Blockage: Sendable, Hashable {
-        /// The operation.
-        public let operation: Operation
-        /// The reasons. Empty if the operation has started and is not known to wait, or is about to start.
-        public let blockers: [Blocker]
-    }
-
-}
-
 extension BeyondFoundation where Self: Operation {
     /// All reasons why the operation is not running now. Nil if it has finished, is about to be started by a thread, or is executing and not
     /// known to wait. Each reason was true at some moment during the call.
     ///
     /// Meant for people and tests: visits the operation's dependencies and the operations of its queue.
-    public var whyNotRunning: Operation.Blockage? {
+    public var whyNotRunning: OperationBlockage? {
         // A group that executes waits for its members, as it should.
         if memberQueue != nil && isExecuting { return nil }
-        let blockage = Operation.Blockage(of: self)
+        let blockage = OperationBlockage(of: self)
         return blockage.blockers.isEmpty ? nil : blockage
     }
 }
 
-extension Operation.Blockage: CustomStringConvertible {
-    /// Collects the reasons why `operation` is not running.
-    package init(of operation: Operation) {
-        self.operation = operation
-        blockers = operation.findBlockers()
-    }
-
-    /// A sentence such as: `resize depends on load, which was never added to a queue, and is in queue q, which is suspended`.
-    public var description: String { description(naming: .standard) }
-
-    /// `description` with custom names.
-    public func description(naming: Operation.Naming) -> String { "\(naming.operation(operation)) \(reason(naming: naming))" }
-
-    /// `description` without the operation's name at the start.
-    public func reason(naming: Operation.Naming = .standard) -> String {
-        if blockers.isEmpty {
-            return operation.isExecuting && operation.isAsynchronous
-                ? "is executing, and nothing is left that could finish it" : "has started and waits for something that will not happen"
-        }
-        var dependencies: [String] = []
-        var reasons: [String] = []
-        for blocker in blockers {
-            if case .dependency(let dependency) = blocker {
-                dependencies.append(Operation.Blocker.dependency(dependency, naming))
-            } else {
-                reasons.append(blocker.description(naming: naming))
-            }
-        }
-        if !dependencies.isEmpty {
-            let more = dependencies.count > 4 ? " and on \(dependencies.count - 4) more" : ""
-            reasons.insert("depends on " + dependencies.prefix(4).joined(separator: " and on ") + more, at: 0)
-        }
-        return reasons.joined(separator: ", and ")
-    }
-}
-
 extension Operation {
-    fileprivate func findBlockers() -> [Blocker] {
+    /// All reasons why the operation is not running. See `whyNotRunning`.
+    func findBlockers() -> [OperationBlocker] {
         let state = loadState()
         if let memberQueue, state.has(State.started), !state.has(State.finishing | State.finished) {
             let members = memberQueue.operations
@@ -68,7 +22,7 @@ extension Operation {
         if state.has(State.started | State.executing | State.finishing | State.finished) || isExecuting || isFinished {
             return purposeOfWait.map { [.waiting($0)] } ?? []
         }
-        var blockers: [Blocker] = []
+        var blockers: [OperationBlocker] = []
         // A cancelled operation does not wait for dependencies.
         let unfinished = state.has(State.cancelled) ? [] : dependencies.filter { !$0.isFinished }
         if let path = unfinished.isEmpty ? nil : cyclePath(through: unfinished) {
@@ -81,7 +35,7 @@ extension Operation {
         let isReadyOtherwise = unfinished.isEmpty ? isReady : isReadyByItself
         if !state.has(State.cancelled) && !isReadyOtherwise { blockers.append(.notReady) }
         if !state.has(State.cancelled) { blockers += lacks }
-        let inQueue = withQueueCore { core -> [Blocker]? in
+        let inQueue = withQueueCore { core -> [OperationBlocker]? in
             guard let queue = core.queue else { return nil }
             return core.state.withLock { $0.standing(of: self) }.map { $0.blockers(of: self, in: queue, isReady: blockers.isEmpty) }
         }
@@ -101,7 +55,7 @@ extension Operation {
     }
 
     /// What the operation waits for although it is ready: keys, resources, a start, or the next attempt.
-    private var lacks: [Blocker] {
+    private var lacks: [OperationBlocker] {
         guard let admission, let (queue, engine) = withQueueCore({ core -> (OperationQueue?, Engine) in unsafe (core.queue, core.engine) })
         else { return [] }
         let now = engine.now
@@ -136,8 +90,8 @@ extension OperationQueue.State {
         /// The operations that a barrier waits for.
         var before: [Operation] = []
 
-        func blockers(of operation: Operation, in queue: OperationQueue, isReady: Bool) -> [Operation.Blocker] {
-            var blockers: [Operation.Blocker] = []
+        func blockers(of operation: Operation, in queue: OperationQueue, isReady: Bool) -> [OperationBlocker] {
+            var blockers: [OperationBlocker] = []
             // A group says that it executes a moment before it lets its members go.
             if isHeld, let group = queue.asMemberQueue?.group, !group.isExecuting { blockers.append(.groupNotStarted(group)) }
             if isSuspended { blockers.append(.suspended(queue)) }

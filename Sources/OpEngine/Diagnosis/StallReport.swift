@@ -1,7 +1,7 @@
 /// Operations that are not running, with the reasons.
 public struct StallReport: Sendable, Hashable {
     /// The operations that were examined, with the reasons.
-    public private(set) var entries: [Operation.Blockage] = []
+    public private(set) var entries: [OperationBlockage] = []
     /// The number of operations that were not examined.
     public private(set) var omittedCount = 0
 
@@ -17,7 +17,7 @@ public struct StallReport: Sendable, Hashable {
         var pending = operations.filter { !$0.isFinished }
         var seen = Set(pending)
         while entries.count < pending.count && entries.count < limit {
-            let blockage = Operation.Blockage(of: pending[entries.count])
+            let blockage = OperationBlockage(of: pending[entries.count])
             entries.append(blockage)
             for blocker in blockage.blockers {
                 switch blocker {
@@ -58,11 +58,11 @@ extension StallReport: CustomStringConvertible {
     public var description: String { description(naming: .standard) }
 
     /// `description` with custom names.
-    public func description(naming: Operation.Naming) -> String {
+    public func description(naming: OperationNaming) -> String {
         sentences(naming: naming).joined(separator: "; ")
     }
 
-    func sentences(naming: Operation.Naming = .standard) -> [String] {
+    func sentences(naming: OperationNaming = .standard) -> [String] {
         entries.map { $0.description(naming: naming) } + (omittedCount > 0 ? ["and \(omittedCount) more"] : [])
     }
 }

@@ -99,7 +99,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
 
     /// The progress of the members. The group counts as much in the progress of the queue that it is in as one other operation, and
     /// contributes the same fraction of that.
-    open var progress: OperationQueue.Progress { inner.progress }
+    open var progress: OperationQueueProgress { inner.progress }
 
     // MARK: The operation
 

@@ -3,7 +3,7 @@ public protocol KeyValueObserving: AnyObject, Sendable {}
 
 extension Operation: KeyValueObserving {}
 extension OperationQueue: KeyValueObserving {}
-extension OperationQueue.Progress: KeyValueObserving {}
+extension OperationQueueProgress: KeyValueObserving {}
 
 extension KeyValueObserving {
     /// Erases the type of a handler's values. The values always have that type, except if the property was named by a string.

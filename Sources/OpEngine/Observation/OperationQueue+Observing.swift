@@ -135,12 +135,12 @@ extension OperationQueue {
     }
 }
 
-extension OperationQueue.Progress {
+extension OperationQueueProgress {
     /// Calls `changeHandler` when `totalUnitCount`, `completedUnitCount` or `fractionCompleted` changes, until the returned token is
     /// invalidated or deallocated. Order and threads are the same as for the queue's properties.
     public func observe<Value: Sendable>(
-        _ keyPath: KeyPath<OperationQueue.Progress, Value>, options: KeyValueObservingOptions = [],
-        changeHandler: @escaping @Sendable (OperationQueue.Progress, KeyValueObservedChange<Value>) -> Void
+        _ keyPath: KeyPath<OperationQueueProgress, Value>, options: KeyValueObservingOptions = [],
+        changeHandler: @escaping @Sendable (OperationQueueProgress, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
         let key: ObservedKey =
             switch keyPath {

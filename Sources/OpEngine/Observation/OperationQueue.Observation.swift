@@ -24,12 +24,12 @@ extension OperationQueue {
             }
             // An operation that was added has increased `added`; one that left has not changed it.
             let came = max(0, state.count - before)
-            let old = Progress.Counts(added: state.added - came, unfinished: before, expected: state.expected)
+            let old = OperationQueueProgress.Counts(added: state.added - came, unfinished: before, expected: state.expected)
             recordProgress(old: old, new: state.progress, hasGroups: state.hasGroups)
         }
 
         /// Records a change of the progress. The caller holds the queue's lock. With groups, `recordFraction` follows.
-        func recordProgress(old: Progress.Counts, new: Progress.Counts, hasGroups: Bool) {
+        func recordProgress(old: OperationQueueProgress.Counts, new: OperationQueueProgress.Counts, hasGroups: Bool) {
             progress.record(.totalUnitCount, old: old.total, new: new.total)
             progress.record(.completedUnitCount, old: old.completed, new: new.completed)
             if !hasGroups { progress.record(.fractionCompleted, old: old.fraction, new: new.fraction) }

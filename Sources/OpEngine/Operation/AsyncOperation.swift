@@ -16,7 +16,7 @@ open class AsyncOperation: Operation, @unchecked Sendable {
     /// Finishes the operation with an error. Further calls are ignored.
     ///
     /// - Parameter outcome: `.failed`, or `.cancelled` if the error only describes why the operation was cancelled.
-    public func finish(with error: any Error, outcome: Outcome = .failed) {
+    public func finish(with error: any Error, outcome: OperationOutcome = .failed) {
         fail(with: error, outcome: outcome)
         end()
     }

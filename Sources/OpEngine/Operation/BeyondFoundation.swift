@@ -18,7 +18,7 @@ extension BeyondFoundation where Self: Operation {
     public var error: (any Error)? { lock.withLock { rareExtras?.error } }
 
     /// How the operation finished. Nil until then.
-    public var outcome: Operation.Outcome? {
+    public var outcome: OperationOutcome? {
         let state = loadState()
         return state.has(Operation.State.finished) ? state.outcome : nil
     }
@@ -27,7 +27,7 @@ extension BeyondFoundation where Self: Operation {
     /// a finished operation.
     ///
     /// - Parameter outcome: `.failed`, or `.cancelled` if the error only describes why the operation was cancelled.
-    public func fail(with error: any Error, outcome: Operation.Outcome = .failed) {
+    public func fail(with error: any Error, outcome: OperationOutcome = .failed) {
         let isRecorded = lock.withLock {
             guard !loadState().has(Operation.State.finished), rareExtras?.error == nil else { return false }
             ensureRareExtras().error = error

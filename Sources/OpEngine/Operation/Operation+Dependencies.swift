@@ -140,7 +140,7 @@ extension Operation {
 
     /// Lists a finished dependency, unless it is listed already. The caller holds `lock`. Returns true if the policy requires cancelling
     /// this operation.
-    private func listFinished(_ dependency: Operation, _ outcome: Outcome) -> Bool {
+    private func listFinished(_ dependency: Operation, _ outcome: OperationOutcome) -> Bool {
         // Every edge sets the flag on its dependency. If the flag is clear, no edge exists and the list need not be searched.
         if dependency.loadState().has(State.hasDependents) {
             if isListed(dependency) { return false }

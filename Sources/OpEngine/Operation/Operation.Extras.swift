@@ -106,7 +106,7 @@ extension Operation {
 
 extension BeyondFoundation where Self: Operation {
     /// Whether the operation still runs if a dependency does not succeed. The queue's default applies until this is set.
-    public var dependencyPolicy: Operation.DependencyPolicy {
+    public var dependencyPolicy: OperationDependencyPolicy {
         get { loadState().has(Operation.State.requiresSuccess) ? .succeeded : .finished }
         set {
             typealias State = Operation.State

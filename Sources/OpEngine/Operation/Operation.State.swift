@@ -103,7 +103,7 @@ extension Operation {
         }
 
         /// How the operation finished, or how it would finish now.
-        var outcome: Outcome {
+        var outcome: OperationOutcome {
             has(State.failed) ? .failed : has(State.cancelled) ? .cancelled : .succeeded
         }
     }

@@ -5,7 +5,7 @@ extension BeyondFoundation where Self: OperationQueue {
     public var engine: Engine { ownEngine }
 
     /// The default policy of operations that have none of their own. A change applies to operations that are added later.
-    public var dependencyPolicy: Operation.DependencyPolicy {
+    public var dependencyPolicy: OperationDependencyPolicy {
         get { core.requiresSuccess.load(ordering: .relaxed) ? .succeeded : .finished }
         set { core.requiresSuccess.store(newValue == .succeeded, ordering: .relaxed) }
     }

@@ -64,7 +64,7 @@ extension OperationQueue {
         var name: String?
         /// The executor that runs the operations instead of the engine's workers.
         var executor: (any OperationExecutor)?
-        /// The total number of operations that the user expects. See `Progress.totalUnitCount`.
+        /// The total number of operations that the user expects. See `OperationQueueProgress.totalUnitCount`.
         var expected = 0
         private let restOfTheLine: Int = 0
 

@@ -20,16 +20,16 @@ open class OperationQueue: @unchecked Sendable {
     /// Whether this is its engine's main queue. Duplicates `core.isMain`, because workers keep changing the core's cache lines.
     package final let isMain: Bool
     /// The progress of the operations added to this queue.
-    open var progress: Progress {
+    open var progress: OperationQueueProgress {
         core.state.withLock { _ in
             if let madeProgress { return madeProgress }
-            let made = Progress(core: core)
+            let made = OperationQueueProgress(core: core)
             madeProgress = made
             return made
         }
     }
     /// Made when somebody asks for it. Guarded by the lock of the queue.
-    @safe @exclusivity(unchecked) private var madeProgress: Progress?
+    @safe @exclusivity(unchecked) private var madeProgress: OperationQueueProgress?
 
     // Both initializers are designated, so that a subclass may call and override either, and inherits both if it defines none.
 

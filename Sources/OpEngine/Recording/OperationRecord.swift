@@ -40,7 +40,7 @@ public struct OperationRecord: Sendable {
         /// The operation recorded an error.
         case error(String)
         /// The operation has finished.
-        case finished(Operation.Outcome)
+        case finished(OperationOutcome)
         /// Something outside the engine's threads has begun, such as a program. `operation` is the operation that began it.
         case activityBegan(Int, name: String)
         /// The activity with this number has ended, with `detail` as its result.

@@ -349,7 +349,7 @@ final class RunLog: @unchecked Sendable {
         tell { $0.threadUnblocked(thread, since: begin, in: self) }
     }
 
-    private func finish(_ index: Int, _ outcome: Operation.Outcome?) {
+    private func finish(_ index: Int, _ outcome: OperationOutcome?) {
         var old = operations[index]
         switch old.phase {
         case .waiting where outcome == nil:

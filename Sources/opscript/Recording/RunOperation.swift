@@ -44,7 +44,7 @@ struct RunOperation {
     /// Whether its work was done already.
     var isSkipped = false
     /// Nil if the operation has not finished.
-    var outcome: Operation.Outcome?
+    var outcome: OperationOutcome?
 
     var hasStarted: Bool { thread >= 0 }
     /// When the thread was free again.

@@ -39,7 +39,7 @@ struct RunTotals {
     mutating func startAgain() { executing += 1 }
 
     /// - Parameter time: how long the operation ran; nil if it did not.
-    mutating func finish(_ outcome: Operation.Outcome, after time: UInt64?) {
+    mutating func finish(_ outcome: OperationOutcome, after time: UInt64?) {
         switch outcome {
         case .succeeded: succeeded += 1
         case .failed: failed += 1

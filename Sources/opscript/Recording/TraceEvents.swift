@@ -52,7 +52,7 @@ struct TraceEvents {
     }
 
     /// The time that an operation was on its thread, or at a worker of a cluster.
-    func writeSlice(of operation: borrowing RunOperation, in log: RunLog, _ outcome: Operation.Outcome?) {
+    func writeSlice(of operation: borrowing RunOperation, in log: RunLog, _ outcome: OperationOutcome?) {
         beginSlice(
             log.label(of: operation), "operation", track: operation.thread + 1, from: operation.started, to: operation.leftThread)
         file.append("\"number\":")

@@ -171,7 +171,7 @@ private final class GroupTree: @unchecked Sendable {
             if Set(group.operations) != Set(members) { report("a member is missing, or too many are there") }
             if let open = members.first(where: { !$0.isFinished }) { report("\(open) was not waited for") }
             let hasFailed = members.contains { $0.outcome == .failed }
-            let expected: Operation.Outcome = hasFailed ? .failed : group.isCancelled ? .cancelled : .succeeded
+            let expected: OperationOutcome = hasFailed ? .failed : group.isCancelled ? .cancelled : .succeeded
             if group.outcome != expected { report("a group is \(group.outcome!), not \(expected)") }
         }
     }

@@ -334,7 +334,7 @@ import Testing
         )
         for group in [a, b] { group.exclusiveKeys = ["key"] }
         let refused = group([BlockOperation { log.append(3) }])
-        refused.addCondition(Operation.Condition(name: "never") { _ in .failed(reason: "no") })
+        refused.addCondition(OperationPrecondition(name: "never") { _ in .failed(reason: "no") })
         let queue = OperationQueue(engine: engine)
         queue.addOperations([a, b, refused], waitUntilFinished: true)
         #expect(log.entries == [1, 1, 2] || log.entries == [2, 1, 1])

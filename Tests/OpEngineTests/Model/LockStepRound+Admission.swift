@@ -21,7 +21,7 @@ extension LockStepRound {
         if flip(10) {
             let answer: ReferenceModel.Answer = flip(2) ? .holds : flip(2) ? .fails : .isUnknown
             model.operations[one].admission.condition = answer
-            operation.addCondition(Operation.Condition(name: "chance") { [weak self] _ in self?.asked(one) ?? .holds })
+            operation.addCondition(OperationPrecondition(name: "chance") { [weak self] _ in self?.asked(one) ?? .holds })
         }
         if flip(6) {
             let policy = RetryPolicy(attempts: 2 + number(2), delay: [0, 0.3][number(2)])
@@ -74,7 +74,7 @@ extension LockStepRound {
 
     // MARK: Steps of the engine
 
-    private func asked(_ one: Int) -> Operation.Condition.Answer {
+    private func asked(_ one: Int) -> OperationPrecondition.Answer {
         if isOver { return .holds }
         let answer = model.ask(one)
         tell("\(one) is asked, and answers \(answer)")

@@ -289,7 +289,7 @@ final class LockStepRound: @unchecked Sendable {
     }
 
     private func changePolicy() {
-        let policy = flip(2) ? Operation.DependencyPolicy.succeeded : .finished
+        let policy = flip(2) ? OperationDependencyPolicy.succeeded : .finished
         if flip(4) {
             let queue = anyQueue
             model.queues[queue].policy = policy

@@ -21,7 +21,7 @@ struct ReferenceModel {
         /// The operations that depend on it, in order of addition.
         var dependents: [Int] = []
         var priority = 0
-        var policy: OpEngine.Operation.DependencyPolicy?
+        var policy: OpEngine.OperationDependencyPolicy?
         var hasUnluckyDependency = false
         /// It was cancelled because a dependency did not succeed, which is its error. Later failures do not count.
         var isCancelledByDependency = false
@@ -43,7 +43,7 @@ struct ReferenceModel {
         var admission = Admission()
 
         var isReady: Bool { waitsFor.isEmpty || isCancelled || isExecuting || isFinished }
-        var outcome: OpEngine.Operation.Outcome { hasFailed ? .failed : isCancelled ? .cancelled : .succeeded }
+        var outcome: OpEngine.OperationOutcome { hasFailed ? .failed : isCancelled ? .cancelled : .succeeded }
     }
 
     struct Queue {
@@ -52,7 +52,7 @@ struct ReferenceModel {
         var isSuspended = false
         /// Nil: no limit.
         var maximum: Int?
-        var policy = OpEngine.Operation.DependencyPolicy.finished
+        var policy = OpEngine.OperationDependencyPolicy.finished
         /// The group that the queue is inside of.
         var group: Int?
         /// The group has not started.
@@ -176,7 +176,7 @@ struct ReferenceModel {
         if operations[one].inLineSince != nil { operations[one].inLineSince = next() }
     }
 
-    mutating func setPolicy(_ policy: OpEngine.Operation.DependencyPolicy, of one: Int) {
+    mutating func setPolicy(_ policy: OpEngine.OperationDependencyPolicy, of one: Int) {
         operations[one].policy = policy
         cancelIfUnlucky(one)
     }

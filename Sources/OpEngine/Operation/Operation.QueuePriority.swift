@@ -1,22 +1,4 @@
 extension Operation {
-    /// How an operation finished.
-    public enum Outcome: Sendable, Hashable {
-        /// The operation finished without recording an error and without being cancelled.
-        case succeeded
-        /// The operation recorded an error.
-        case failed
-        /// The operation was cancelled before it started or while it ran.
-        case cancelled
-    }
-
-    /// Which outcomes of its dependencies an operation requires.
-    public enum DependencyPolicy: Sendable, Hashable {
-        /// Runs when its dependencies have finished, whatever their outcome. This is Foundation's behaviour.
-        case finished
-        /// Runs when its dependencies have succeeded. Is cancelled if one of them failed or was cancelled.
-        case succeeded
-    }
-
     /// The priority of an operation among the ready operations of its queue.
     public enum QueuePriority: Int, Sendable, Hashable, CaseIterable {
         /// Runs after all others.
@@ -54,18 +36,4 @@ extension Operation {
             }
         }
     }
-}
-
-/// How important a piece of work is to the user.
-public enum QualityOfService: Int, Sendable, Hashable, CaseIterable {
-    /// The user waits for the result and is interacting with it.
-    case userInteractive = 33
-    /// The user requested the work and waits for the result.
-    case userInitiated = 25
-    /// The user does not wait for the result.
-    case utility = 17
-    /// The user is not aware of the work.
-    case background = 9
-    /// Unspecified.
-    case `default` = -1
 }
