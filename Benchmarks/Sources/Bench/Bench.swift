@@ -34,8 +34,8 @@ import Foundation
             throw Failure("start it by scripts/bench")
         }
         var programs = Programs(
-            folder: folder, opscript: opscript, scripts: scripts, hasLuv: environment["BENCH_LUV"] != nil,
-            hasValgrind: environment["BENCH_VALGRIND"] != nil)
+            folder: folder, opscript: opscript, scripts: scripts,
+            missing: Set((environment["BENCH_WITHOUT"] ?? "").split(separator: " ").map(String.init)))
         programs.comparesProcessorTime = comparesProcessorTime
         let catalogue = Catalogue(programs: programs, isQuick: isQuick)
         let known = catalogue.all.map(\.name)

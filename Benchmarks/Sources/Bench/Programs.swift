@@ -8,8 +8,8 @@ struct Programs {
     let opscript: String
     /// The folder of the benchmark scripts.
     let scripts: String
-    let hasLuv: Bool
-    let hasValgrind: Bool
+    /// The peers that are not installed, and `valgrind` if that is not.
+    let missing: Set<String>
 
     func path(of program: String) -> String { folder + "/" + program }
 

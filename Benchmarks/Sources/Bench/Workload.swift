@@ -27,7 +27,7 @@ struct Workload {
     var turns = 1
 }
 
-/// All workloads of docs/performance.md. `programs` says where the subjects are; peers that are not installed are left out.
+/// All workloads of docs/performance.md. `programs` says where the subjects are, and which peers are not installed: these are left out.
 struct Catalogue {
     let programs: Programs
     /// Does a tenth of the work.
@@ -162,8 +162,10 @@ struct Catalogue {
     }
 
     private func luaPeers(_ workload: String, _ full: Int) -> [Subject] {
-        let luv = Subject(name: "luv", commands: [["lua5.4", programs.scripts + "/luv.lua", workload, count(full)]])
-        return (programs.hasLuv ? [luv] : []) + [subject("C", "CLuaSubject", workload, full)]
+        [
+            Subject(name: "luv", commands: [["lua5.4", programs.scripts + "/luv.lua", workload, count(full)]]),
+            subject("C", "CLuaSubject", workload, full),
+        ]
     }
 
     private var loop: Subject {
@@ -298,6 +300,11 @@ struct Catalogue {
     }
 
     var all: [Workload] {
-        engine + dressed + memory + scripts + groupsAndExclusion + embedding + command.filter { $0.name != "P" || programs.hasValgrind }
+        let all = engine + dressed + memory + scripts + groupsAndExclusion + embedding + command
+        return all.filter { $0.name != "P" || !programs.missing.contains("valgrind") }.map {
+            var workload = $0
+            workload.peers.removeAll { programs.missing.contains($0.name) }
+            return workload
+        }
     }
 }
