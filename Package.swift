@@ -3,8 +3,8 @@ import PackageDescription
 
 /// The techniques of docs/performance.md that a build can leave out. OPSCRIPT_WITHOUT names some, with commas between, or says "all".
 let techniques = [
-    "adaptive-batching", "asymmetric-fence", "cached-closures", "deferred-operations", "due-lists", "flat-parcels", "inline-state",
-    "shared-strings", "spinning", "spinning-worker-signal", "standby",
+    "asymmetric-fence", "cached-closures", "deferred-operations", "due-lists", "flat-parcels", "inline-state",
+    "shared-strings", "spinning", "standby",
 ]
 let without = (Context.environment["OPSCRIPT_WITHOUT"] ?? "").split(separator: ",").map(String.init)
 for name in without where name != "all" && !techniques.contains(name) {

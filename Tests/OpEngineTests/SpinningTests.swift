@@ -14,7 +14,7 @@ import Testing
                 count += 1
                 return false
             }
-            #expect(found == nil)
+            #expect(!found)
             return count
         }
         let growing = (0..<4).map { _ in

@@ -29,8 +29,6 @@ public final class Worker: @unchecked Sendable {
     /// The thread group, which determines the thread's nice value.
     let group: ThreadGroup
     let parker: Parker
-    /// Used only on this worker's thread.
-    var batchingDelay = BatchingDelay()
     /// Guarded by the lock of the engine's pool.
     var isParked = false
     /// Whether the worker stands by, so that its sleep is short. Guarded by the lock of the engine's pool.
@@ -132,12 +130,8 @@ public final class Worker: @unchecked Sendable {
                 maySpin = Spinning.isEnabled && standby == nil
             case .spin:
                 (trials, context.refusals) = (Standby.Trials(), 0)
-                if let core = last, core.beginSpinning() {
-                    maySpin = spin(at: core, context)
-                } else {
-                    _ = parker.spinning.spin { isNeededElsewhere }
-                    maySpin = false
-                }
+                parker.spinning.spin { isNeeded }
+                maySpin = false
             case .park(let wake):
                 engine.perform(wake)
                 if let core = last, let current = standby {
@@ -177,7 +171,7 @@ public final class Worker: @unchecked Sendable {
         context.whileServing(core) { serveTurn(core, as: group, context, arriving: arriving) }
     }
 
-    /// Serves a queue that has called the worker while it was searching or asleep.
+    /// Serves a queue at which the worker has stood by.
     func arrive(at core: OperationQueue.Core, _ context: ThreadContext) {
         let (isNeeded, wake) = engine.pool.withLock { (!$0.hasTooManyAwake, $0.endSearching(self)) }
         engine.perform(wake)
@@ -225,8 +219,8 @@ public final class Worker: @unchecked Sendable {
         return core.state.withLock(\.hasStandby) && engine.pool.withLock { !$0.hasScheduled && !$0.hasTooManyAwake }
     }
 
-    /// Whether a spinning worker has something else to do.
-    var isNeededElsewhere: Bool { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs }
+    /// Whether a spinning worker has something to do.
+    private var isNeeded: Bool { engine.hasWork.load(ordering: .relaxed) || inbox.hasJobs }
 
     /// Sleeps until there is work. Returns true if the thread must end.
     private func park() -> Bool {

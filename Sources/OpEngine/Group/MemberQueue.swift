@@ -135,7 +135,7 @@ import Synchronization
         let settings = self.settings(of: group)
         core.level.store(settings.level, ordering: .relaxed)
         // Like `change`, but nobody waits for what this changes, and nobody is told.
-        let consumer = core.state.withLock { state in
+        let woken = core.state.withLock { state in
             phase = .opening
             executing = group
             outer = settings.outer
@@ -145,7 +145,7 @@ import Synchronization
             if state.count > 0 && !state.isResting { state.retainedQueue = self }
             return state.schedule()
         }
-        if let consumer { core.wake(consumer) }
+        core.wake(woken)
         if let outer = settings.outer, outer.isObserved.load(ordering: .relaxed) { _ = openObservation() }
     }
 

@@ -43,7 +43,6 @@ extension BeyondFoundation where Self: Operation {
 
     /// Like `whenFinished`. `owner` may call `forgetFinishHandlers(of:)` before the operation has finished.
     package func whenFinished(for owner: AnyObject?, _ body: @escaping @Sendable () -> Void) {
-        withQueueCore { $0.noteWaiter() }
         let handler = Operation.FinishHandler(owner: owner.map { ObjectIdentifier($0) }, block: Block(body))
         lock.withLock { ensureRareExtras().finishHandlers.append(handler) }
         announceFinishHandler()

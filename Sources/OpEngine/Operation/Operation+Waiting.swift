@@ -12,11 +12,7 @@ extension BeyondFoundation where Self: Operation {
             throw OperationError.waitsForItself(operation: current.label)
         }
         // Safety: the queue of a linked operation retains itself, and this only reads a constant of it.
-        let queueEngine = withQueueCore { core in
-            core.noteWaiter()
-            return unsafe core.engine
-        }
-        let engine = queueEngine ?? context.engine
+        let engine = withQueueCore { core in unsafe core.engine } ?? context.engine
         let outcome = context.wait(on: engine, deadline: deadline, isDone: { self.hasEnded }) { parker in
             lock.withLock { ensureRareExtras().waiters.append(parker) }
             announceFinishHandler()
@@ -101,7 +97,6 @@ extension OperationQueue {
                 if state.count == 0 { return true }
                 mayBeOver.store(false, ordering: .relaxed)
                 state.waits.append(self)
-                core.noteWaiter()
                 return false
             }
         }

@@ -22,11 +22,11 @@
         var observed: [Mailbox] = []
         /// Executors and main queues to wake. They may run an operation synchronously, and that operation may wait for a dependent that has
         /// not arrived yet.
-        var outside: [(OperationQueue.Core, OperationQueue.State.Consumer)] = []
+        var outside: [OperationQueue.Core] = []
 
         @inline(never)
         func perform() {
-            for (core, consumer) in outside { core.wake(consumer) }
+            for core in outside { core.wake(.outside) }
             for dependent in cancelled { dependent.cancelBecauseOfDependency() }
             for mailbox in observed { mailbox.deliver() }
         }
@@ -116,7 +116,7 @@
             }
             // The core is retained: an operation that has arrived may run, finish and release its queue while this thread is still inside.
             let core = unsafe nextCore.takeUnretainedValue()
-            if let other = core.post(&self) { withFollowUp { $0.outside.append((core, other)) } }
+            if core.post(&self) { withFollowUp { $0.outside.append(core) } }
         }
         for index in end..<count { unsafe batch[index].release() }
         return unsafe taken

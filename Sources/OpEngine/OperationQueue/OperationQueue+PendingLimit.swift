@@ -62,13 +62,11 @@ extension OperationQueue {
 
     /// Whether there is room for another operation. If there is none, `inbox` is woken when there may be. `stopWaking` ends that.
     package func hasRoom(waking inbox: Inbox) -> Bool {
-        let hasRoom = core.state.withLock { state in
+        core.state.withLock { state in
             if state.hasCapacity { return true }
             if !state.capacityWaiters.contains(where: { $0 === inbox.parker }) { state.capacityWaiters.append(inbox.parker) }
             return false
         }
-        if !hasRoom { core.noteWaiter() }
-        return hasRoom
     }
 
     /// Ends what `hasRoom(waking:)` has begun.
@@ -133,7 +131,6 @@ extension OperationQueue.Core {
                 // Register before trying to add, so that capacity which is freed in between is not missed.
                 state.withLock { state in
                     if !state.capacityWaiters.contains(where: { $0 === parker }) { state.capacityWaiters.append(parker) }
-                    noteWaiter()
                 }
                 addition = add()
                 return addition != .full

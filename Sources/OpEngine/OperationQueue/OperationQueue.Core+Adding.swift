@@ -11,7 +11,7 @@ extension OperationQueue.Core {
     /// Adds an operation that this queue has claimed, if there is capacity.
     func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Addition {
         var isClosed = false
-        let joined = state.withLock { state -> (Operation.State.ReadinessAction, OperationQueue.State.Consumer?)? in
+        let joined = state.withLock { state -> (Operation.State.ReadinessAction, ThreadGroup?)? in
             if let members = state.memberQueue {
                 isClosed = !members.takesMore
                 if isClosed { return nil }
@@ -23,8 +23,8 @@ extension OperationQueue.Core {
             state.observation?.recordCounts(before: state.count - 1, state)
             return (action, state.schedule())
         }
-        guard let (action, consumer) = joined else { return isClosed ? .closed : .full }
-        if let consumer { wake(consumer) }
+        guard let (action, woken) = joined else { return isClosed ? .closed : .full }
+        wake(woken)
         settle(operation, action)
         deliverChanges()
         operation.deliverChanges()
@@ -123,9 +123,9 @@ extension OperationQueue.Core {
         // If the engine is shutting down, it may have cancelled everything before this operation was added. Safety: the retain is
         // balanced below.
         let late = unsafe uncheckedEngine.isEnding && !isHelper.load(ordering: .relaxed) ? operation.retain() : nil
-        let consumer = unsafe locked.pointee.schedule()
+        let woken = unsafe locked.pointee.schedule()
         state.unlock()
-        if let consumer { wake(consumer) }
+        wake(woken)
         unsafe late?.takeRetainedValue().cancel()
         return true
     }
@@ -133,7 +133,7 @@ extension OperationQueue.Core {
     /// Adds a batch under one acquisition of the lock, if there is capacity.
     func addIfCapacity(_ operations: [Operation], queue: OperationQueue) -> Addition {
         var isAnyObserved = false, isClosed = false
-        let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], OperationQueue.State.Consumer?)? in
+        let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], ThreadGroup?)? in
             if let members = state.memberQueue {
                 isClosed = !members.takesMore
                 if isClosed { return nil }
@@ -150,8 +150,8 @@ extension OperationQueue.Core {
             state.observation?.recordCounts(before: state.count - operations.count, state)
             return (unsettled, state.schedule())
         }
-        guard let (unsettled, consumer) = joined else { return isClosed ? .closed : .full }
-        if let consumer { wake(consumer) }
+        guard let (unsettled, woken) = joined else { return isClosed ? .closed : .full }
+        wake(woken)
         for (operation, action) in unsettled { settle(operation, action) }
         deliverChanges()
         // Skip this for unobserved batches: the operations of a long batch are no longer in the cache.

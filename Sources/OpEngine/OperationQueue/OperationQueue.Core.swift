@@ -44,9 +44,6 @@ extension OperationQueue {
         var nextActive: Unmanaged<Core>?
         /// How many of its operations are in `Engine.formerlyFinished`. Guarded by `Registry.lock`.
         var countedAsFinished = 0
-        let workerSignal = SpinningWorkerSignal()
-        /// Whether some thread has begun to wait here. See `BatchingDelay`.
-        let newWaiter = Atomic<Bool>(false)
 
         init(engine: Engine, isMain: Bool) {
             unsafe self.engine = engine
@@ -84,25 +81,24 @@ extension OperationQueue {
         ///
         /// - Parameter inFront: whether to put it before the others of its priority.
         func post(_ operation: Operation, inFront: Bool = false) {
-            let consumer = state.withLock { state in
-                state.post(operation, inFront: inFront)
-                return state.schedule()
-            }
-            if let consumer { wake(consumer) }
+            wake(
+                state.withLock { state in
+                    state.post(operation, inFront: inFront)
+                    return state.schedule()
+                })
         }
 
         /// Moves the next operations of the batch to the ready list, as long as they belong to this queue.
         ///
-        /// - Returns: the consumer that the caller must wake after the whole batch has arrived, if any.
-        func post(_ released: inout ReleasedDependents) -> State.Consumer? {
-            let consumer = state.withLock { state in
+        /// - Returns: whether the caller must wake a thread outside the engine after the whole batch has arrived.
+        func post(_ released: inout ReleasedDependents) -> Bool {
+            let woken = state.withLock { state in
                 arrive(&released, &state)
                 return state.schedule()
             }
-            guard let consumer else { return nil }
-            if case .thread(.outside) = consumer { return consumer }
-            wake(consumer)
-            return nil
+            if woken == .outside { return true }
+            wake(woken)
+            return false
         }
 
         /// The same for the queue that the calling worker takes from next. If `group` is not nil and the whole batch has arrived, also
@@ -110,7 +106,7 @@ extension OperationQueue {
         func postBeforeTaking(_ released: inout ReleasedDependents, by group: ThreadGroup?) -> Unmanaged<Operation>? {
             let locked = unsafe state.lock()
             unsafe arrive(&released, &locked.pointee)
-            // While other dependents are in flight, take nothing: taking may wake a consumer, which has to wait until all of them have
+            // While other dependents are in flight, take nothing: taking may wake a thread, which has to wait until all of them have
             // arrived.
             guard let group, released.isEmpty else {
                 state.unlock()
@@ -154,11 +150,11 @@ extension OperationQueue {
         @inline(__always)
         private func takeAndUnlock(_ locked: UnsafeMutablePointer<State>, by group: ThreadGroup) -> Unmanaged<Operation>? {
             let operation = unsafe locked.pointee.take(by: group)
-            let consumer = unsafe locked.pointee.schedule()
+            let woken = unsafe locked.pointee.schedule()
             let waiters = unsafe locked.pointee.takeCapacityWaiters()
             state.unlock()
             if let waiters { for waiter in waiters { waiter.unpark() } }
-            if let consumer { wake(consumer) }
+            wake(woken)
             return unsafe operation
         }
 
@@ -182,16 +178,16 @@ extension OperationQueue {
 
         /// Schedules the queue if an operation may start, even if a worker stands by: the caller does not take from the queue for now.
         func scheduleIfRunnable() {
-            let consumer = state.withLock { state in
-                state.hasStandby = false
-                return state.schedule()
-            }
-            if let consumer { wake(consumer) }
+            wake(
+                state.withLock { state in
+                    state.hasStandby = false
+                    return state.schedule()
+                })
         }
 
         func giveBack(_ operation: Operation) -> Bool {
-            let (isBack, consumer) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
-            if let consumer { wake(consumer) }
+            let (isBack, woken) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
+            wake(woken)
             return isBack
         }
 
@@ -212,9 +208,9 @@ extension OperationQueue {
             if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
             let notifyOthers = unsafe !takesNext || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let departure = unsafe Departure(from: &locked.pointee, of: self)
-            let consumer = unsafe notifyOthers ? locked.pointee.schedule() : nil
+            let woken = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
-            if let consumer { wake(consumer) }
+            wake(woken)
             departure?.perform(self)
             return (final, departure?.closed)
         }
@@ -239,9 +235,9 @@ extension OperationQueue {
             }
             if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
             let notifyOthers = unsafe group == nil || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
-            let consumer = unsafe notifyOthers ? locked.pointee.schedule() : nil
+            let woken = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
-            if let consumer { wake(consumer) }
+            wake(woken)
             departure?.perform(self)
             return (final, nil, departure?.closed)
         }
@@ -314,7 +310,7 @@ extension OperationQueue {
 
         /// Changes settings. Then schedules the queue if an operation may start, and retains or releases the queue object.
         func change(queue: OperationQueue?, _ change: (inout State) -> Void) {
-            let (consumer, released, waiters) = state.withLock { state in
+            let (woken, released, waiters) = state.withLock { state in
                 change(&state)
                 if recordNumber != nil { recordSettings(state) }
                 var released: OperationQueue?
@@ -326,7 +322,7 @@ extension OperationQueue {
                 return (state.schedule(), released, state.takeCapacityWaiters())
             }
             for waiter in waiters ?? [] { waiter.unpark() }
-            if let consumer { wake(consumer) }
+            wake(woken)
             deliverChanges()
             // Release outside the lock: this may be the last reference.
             withExtendedLifetime(released) {}
@@ -335,14 +331,12 @@ extension OperationQueue {
         @inline(__always)
         var uncheckedEngine: Engine { unsafe engine }
 
-        /// Wakes whoever has to take the next operation: a worker of the engine, the thread that drains the main queue, or an executor.
+        /// Wakes the thread that has to take the next operation: a worker of the engine, or outside of it the thread that drains the main queue
+        /// or one of an executor. Has no effect if `group` is nil.
         @inline(__always)
-        func wake(_ consumer: State.Consumer) {
-            switch consumer {
-            case .spinningWorker: workerSignal.set()
-            case .thread(.outside): scheduleOutside()
-            case .thread(let group): uncheckedEngine.schedule(self, on: group)
-            }
+        func wake(_ group: ThreadGroup?) {
+            guard let group else { return }
+            if group == .outside { scheduleOutside() } else { uncheckedEngine.schedule(self, on: group) }
         }
 
         @inline(never)

@@ -20,11 +20,9 @@ extension OperationQueue {
         var maximum = Int.max
         /// What keeps the queue from starting anything. See `isSuspended` and `isHeld`.
         private var stops: Stops = []
-        /// Whether a consumer is on its way: the queue is in the engine's run queue, the spinning worker was signalled, or a main queue or
-        /// an executor was notified.
+        /// Whether a thread is on its way that takes operations: the queue is in the engine's run queue, or a main queue or an executor was
+        /// notified.
         var isScheduled = false
-        /// Whether a worker spins at this queue. See `SpinningWorkerSignal`.
-        var hasSpinningWorker = false
         /// Whether a worker stands by at this queue. See `Standby`.
         var hasStandby = false
         /// What makes adding an operation take more steps. See `isRateLimited` and `memberQueue`.
@@ -132,22 +130,13 @@ extension OperationQueue {
             (executing < maximum || isEnding && executing == 0) && segments.current.hasReady && (stops.isEmpty || isEnding)
         }
 
-        /// Who should take the next operation.
-        enum Consumer {
-            /// A thread of this group.
-            case thread(ThreadGroup)
-            /// The worker that spins at this queue.
-            case spinningWorker
-        }
-
-        /// Marks the queue as scheduled if an operation may start, no consumer is on its way, and no worker stands by. The caller must wake the
-        /// returned consumer.
+        /// Marks the queue as scheduled if an operation may start, no thread is on its way, and no worker stands by. The caller must wake a thread
+        /// of the returned group.
         @inline(__always)
-        mutating func schedule() -> Consumer? {
+        mutating func schedule() -> ThreadGroup? {
             guard isRunnable && !isScheduled && !hasStandby else { return nil }
             isScheduled = true
-            let group = nextGroup
-            return takeSpinningWorker(for: group) ? .spinningWorker : .thread(group)
+            return nextGroup
         }
 
         /// The thread group that the next ready operation should run on.

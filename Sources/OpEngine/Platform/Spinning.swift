@@ -24,16 +24,15 @@ struct Spinning: ~Copyable, Sendable {
     /// How many iterations the thread spins before it sleeps. Doubles after a short sleep, halves otherwise.
     private let limit = Atomic<UInt32>(1024)
 
-    /// Spins until `condition` is true, or until the limit is reached.
-    ///
-    /// - Returns: the number of iterations, or nil if the condition did not become true.
+    /// Spins until `condition` is true, or until the limit is reached. Returns false in the second case.
     @inline(__always)
-    func spin(until condition: () -> Bool) -> Int? {
-        for iteration in 0..<limit.load(ordering: .relaxed) {
-            if condition() { return Int(iteration) }
+    @discardableResult
+    func spin(until condition: () -> Bool) -> Bool {
+        for _ in 0..<limit.load(ordering: .relaxed) {
+            if condition() { return true }
             cplatform_relax()
         }
-        return nil
+        return false
     }
 
     /// Adjusts the limit after a sleep.
@@ -58,6 +57,6 @@ extension Parker {
             !Spinning.isAnyWaiterSpinning.exchange(true, ordering: .relaxed)
         else { return false }
         defer { Spinning.isAnyWaiterSpinning.store(false, ordering: .relaxed) }
-        return spinning.spin(until: { isNotified }) != nil && consumeNotification()
+        return spinning.spin(until: { isNotified }) && consumeNotification()
     }
 }
