@@ -86,16 +86,19 @@ let package = Package(
             dependencies: ["CArguments", "CHTTP", "CTerminal", "CText", "LuaBindings", "OpCluster", "OpEngine", "Reports"],
             swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
+        // Apart from `TestSupport`: programs that tests start use that one, and should not load the library `Testing`.
+        .target(name: "TestLimits", dependencies: ["TestSupport"], path: "Tests/TestLimits", swiftSettings: strict),
         // Classes as tutorials print them, in the language mode that they were written in.
         .testTarget(
-            name: "TutorialTests", dependencies: ["OpEngine", "TestSupport"], packageAccess: false, swiftSettings: [.swiftLanguageMode(.v5)]
-        ),
+            name: "TutorialTests", dependencies: ["OpEngine", "TestLimits", "TestSupport"], packageAccess: false,
+            swiftSettings: [.swiftLanguageMode(.v5)]),
         // Classes with the members and the ways of published ones, in the language mode that most of these were written in.
         .testTarget(
-            name: "DropInTests", dependencies: ["OpEngine", "TestSupport"], exclude: ["README.md"],
+            name: "DropInTests", dependencies: ["OpEngine", "TestLimits", "TestSupport"], exclude: ["README.md"],
             packageAccess: false, swiftSettings: [.swiftLanguageMode(.v5)]),
         .testTarget(
-            name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
+            name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "CTestSupport", "TestLimits", "TestSupport"],
+            swiftSettings: strictMemory),
         .testTarget(
             name: "OpEngineDispatchTests", dependencies: ["OpEngine", "OpEngineDispatch", "TestSupport"], swiftSettings: strict),
         // Faults below SQLite; builds with a store, and a process that runs one to be killed.
@@ -120,7 +123,8 @@ let package = Package(
         .testTarget(
             name: "LuaBindingsTests",
             dependencies: [
-                "ClusterSupport", "CTestSupport", "CLua", "LuaBindings", "OpCluster", "OpEngine", "ProcessHost", "TestSupport",
+                "ClusterSupport", "CTestSupport", "CLua", "LuaBindings", "OpCluster", "OpEngine", "ProcessHost", "TestLimits",
+                "TestSupport",
                 "opscript-worker",
             ],
             swiftSettings: strictMemory),

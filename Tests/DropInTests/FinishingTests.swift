@@ -1,5 +1,6 @@
 import Dispatch
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
@@ -59,7 +60,7 @@ import Testing
         #expect(queue.operationCount == 0 && operations.allSatisfy { $0.isFinished && $0.starts.count == 1 })
     }
 
-    @Test("An operation that `cancel` finishes ends at once, and the later end of its work does nothing")
+    @Test("An operation that `cancel` finishes ends at once, and the later end of its work does nothing", .endsWithin(seconds: 60))
     func isFinishedByCancel() {
         let queue = OperationQueue()
         let operation = StateBehindBarriers()

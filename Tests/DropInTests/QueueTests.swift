@@ -1,8 +1,9 @@
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite struct QueueTests {
+@Suite(.endsWithin(seconds: 60)) struct QueueTests {
     @Test("A queue that overrides `addOperation` may refuse an operation")
     func refuses() {
         let queue = BoundedQueue(title: "two", maxSize: 2)

@@ -1,10 +1,11 @@
 import LuaBindings
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
 /// Channels that the host sends to and receives from.
-@Suite struct ChannelHostTests {
+@Suite(.endsWithin(seconds: 60)) struct ChannelHostTests {
     private func withHostRuntime(_ body: (Runtime) throws -> Void) throws {
         var configuration = Runtime.Configuration()
         configuration.workerCount = 2

@@ -2,6 +2,7 @@ import ClusterSupport
 import LuaBindings
 import OpCluster
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
@@ -91,7 +92,7 @@ import Testing
         }
     }
 
-    @Test func aClosedWorkerEndsItsRuns() async throws {
+    @Test(.endsWithin(seconds: 300)) func aClosedWorkerEndsItsRuns() async throws {
         try await run { cluster, runtime, queue, hasPrinted in
             queue.addOperation(LuaOperation(try runtime.function("return function() print(1) while true do end end")))
             hasPrinted.wait()

@@ -1,11 +1,12 @@
 import Glibc
 import LuaBindings
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
 /// Completion blocks run in the state that set them.
-@Suite struct CompletionTests {
+@Suite(.endsWithin(seconds: 60)) struct CompletionTests {
     @Test("A completion block may be set while its operation executes and removed at any time, but not set after the end")
     func setWhileItExecutes() throws {
         try script(

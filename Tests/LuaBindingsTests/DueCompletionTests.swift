@@ -1,11 +1,12 @@
 import Glibc
 import LuaBindings
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
 /// Completion blocks that become due before their state runs them are run together.
-@Suite struct DueCompletionTests {
+@Suite(.endsWithin(seconds: 60)) struct DueCompletionTests {
     /// The blocks run one after the other. A block that waits lets the others run meanwhile.
     @Test func aBlockMayWaitForTheBlocksThatAreDueBehindIt() throws {
         try script(

@@ -1,10 +1,11 @@
 import Glibc
 import LuaBindings
+import TestLimits
 import TestSupport
 import Testing
 
 /// Operations with `inputs` and `outputs`.
-@Suite struct FileStepTests {
+@Suite(.endsWithin(seconds: 60)) struct FileStepTests {
     /// Copies a file, as a compiler would.
     private static let build = """
         function build(options)

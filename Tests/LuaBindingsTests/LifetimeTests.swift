@@ -1,6 +1,7 @@
 import CTestSupport
 import LuaBindings
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
@@ -147,7 +148,7 @@ import Testing
         #expect(weakly == nil)
     }
 
-    @Test func theFunctionsThatACancelledOperationHeldGo() throws {
+    @Test(.endsWithin(seconds: 60)) func theFunctionsThatACancelledOperationHeldGo() throws {
         try script(
             """
             local gone = setmetatable({}, { __mode = 'k' })

@@ -1,6 +1,7 @@
 import Glibc
 import LuaBindings
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
@@ -151,7 +152,7 @@ struct PendingTests {
         for await _ in runtime.wakes() { Issue.record("a closed runtime announced something") }
     }
 
-    @Test func severalSequencesAndAHookHearOfTheSame() async throws {
+    @Test(.endsWithin(seconds: 300)) func severalSequencesAndAHookHearOfTheSame() async throws {
         let runtime = try Runtime()
         let called = AsyncGate()
         var (first, second) = (runtime.wakes().makeAsyncIterator(), runtime.wakes().makeAsyncIterator())

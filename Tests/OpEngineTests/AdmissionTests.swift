@@ -1,10 +1,11 @@
 import OpEngine
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
 /// Keys, resources, rate limits and conditions.
-@Suite struct AdmissionTests {
+@Suite(.endsWithin(seconds: 60)) struct AdmissionTests {
     @Test func operationsThatShareAKeyNeverExecuteAtOnce() {
         let engine = Engine(workerCount: 4)
         let queues = (0..<3).map { _ in OperationQueue(engine: engine) }

@@ -1,6 +1,7 @@
 import CTestSupport
 import Dispatch
 import Glibc
+import TestLimits
 import TestSupport
 import Testing
 
@@ -98,7 +99,7 @@ import Testing
         }
     }
 
-    @Test func timeLimitsOfTheKernel() {
+    @Test(.endsWithin(seconds: 60)) func timeLimitsOfTheKernel() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)
         let (mayEnd, isAwake) = (Locked(false), Gate())
@@ -339,7 +340,7 @@ import Testing
     }
 
     /// The worker that has run an operation takes the next one itself. The queue, which was scheduled for that one, has nothing to run then.
-    @Test func aQueueWithNothingToRunLeavesTheLine() {
+    @Test(.endsWithin(seconds: 60)) func aQueueWithNothingToRunLeavesTheLine() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)
         let (hasLeft, log) = (Locked(false), Log<String>())

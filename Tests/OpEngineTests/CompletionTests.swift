@@ -1,8 +1,9 @@
 @_spi(Subclassing) import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite struct CompletionTests {
+@Suite(.endsWithin(seconds: 60)) struct CompletionTests {
     @Test func theBlockRunsOnceAfterTheEndAndIsReleased() {
         final class Token: Sendable {}
         let queue = OperationQueue(engine: Engine(workerCount: 2))

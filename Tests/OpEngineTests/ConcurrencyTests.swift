@@ -1,8 +1,9 @@
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite struct ConcurrencyTests {
+@Suite(.endsWithin(seconds: 300)) struct ConcurrencyTests {
     private struct Broken: Error {}
     private let queue = OperationQueue(engine: Engine(workerCount: 2))
 

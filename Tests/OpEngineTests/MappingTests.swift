@@ -1,10 +1,11 @@
 import OpEngine
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
 /// `OperationQueue.map`.
-@Suite struct MappingTests {
+@Suite(.endsWithin(seconds: 300)) struct MappingTests {
     private struct Broken: Error {}
     private let queue = OperationQueue(engine: Engine(workerCount: 2))
 

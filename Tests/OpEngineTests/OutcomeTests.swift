@@ -1,12 +1,13 @@
 import Glibc
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
 private struct Failure: Error {}
 
 /// Every way in which an operation can end, and its effect on dependents.
-@Suite struct OutcomeTests {
+@Suite(.endsWithin(seconds: 60)) struct OutcomeTests {
     /// The outcomes of the operation, and of a dependent with each policy.
     private func dependents(_ prepare: (OperationQueue, Operation) -> Void, of operation: Operation) -> [OperationOutcome?] {
         let queue = OperationQueue(engine: Engine(workerCount: 2))

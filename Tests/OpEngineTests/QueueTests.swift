@@ -1,11 +1,12 @@
 import Glibc
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
 @_spi(Locking) @testable import OpEngine
 
-@Suite struct QueueTests {
+@Suite(.endsWithin(seconds: 60)) struct QueueTests {
     @Test func aBlockBecomesAnOperation() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         let log = Log<Bool>()

@@ -1,5 +1,6 @@
 import OpEngine
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -29,7 +30,7 @@ private final class Meddling: Operation, @unchecked Sendable {
 }
 
 /// Changes while a worker is about to start an operation.
-@Suite struct ReadinessTests {
+@Suite(.endsWithin(seconds: 60)) struct ReadinessTests {
     /// The dependent may then be started by hand: no moment lies between the two changes.
     @Test func whoSeesThatADependencyHasFinishedSeesThatItsDependentIsReady() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))

@@ -1,4 +1,5 @@
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -62,7 +63,7 @@ import Testing
         #expect(operation.outcome == .succeeded)
     }
 
-    @Test func cancellingEndsThePause() throws {
+    @Test(.endsWithin(seconds: 60)) func cancellingEndsThePause() throws {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)
         let operation = Flaky(failing: 9) {}
@@ -85,7 +86,7 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
-    @Test func whatAFormerAttemptSaysLaterDoesNotEndTheOperation() throws {
+    @Test(.endsWithin(seconds: 60)) func whatAFormerAttemptSaysLaterDoesNotEndTheOperation() throws {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine), operation = AsyncFlaky(failing: 1)
         operation.retryPolicy = RetryPolicy(attempts: 2, delay: 3600)
@@ -223,7 +224,7 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
-    @Test func aShutdownEndsPauses() {
+    @Test(.endsWithin(seconds: 60)) func aShutdownEndsPauses() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine), operation = Flaky(failing: 9) {}
         operation.retryPolicy = RetryPolicy(attempts: 9, delay: 3600)

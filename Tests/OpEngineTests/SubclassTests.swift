@@ -1,5 +1,6 @@
 import OpEngine
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -54,7 +55,7 @@ private final class Readiness: Operation, @unchecked Sendable {
     }
 }
 
-@Suite struct SubclassTests {
+@Suite(.endsWithin(seconds: 60)) struct SubclassTests {
     @Test func aSubclassFinishesItself() {
         let queue = OperationQueue(engine: Engine(workerCount: 2))
         // Safety: adds nothing to its superclass.

@@ -1,5 +1,6 @@
 import Glibc
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
@@ -11,7 +12,7 @@ import Testing
         deinit { gate.open() }
     }
 
-    @Test func anIdleThreadEndsAndTheNextWorkGetsAnother() {
+    @Test(.endsWithin(seconds: 60)) func anIdleThreadEndsAndTheNextWorkGetsAnother() {
         let engine = Engine(workerCount: 1, idleTime: .zero)
         let queue = OperationQueue(engine: engine)
         let numbers = Log<Int>()
@@ -27,7 +28,7 @@ import Testing
         #expect(numbers.entries == [1, 2])
     }
 
-    @Test func oneThatHasToStayStays() {
+    @Test(.endsWithin(seconds: 60)) func oneThatHasToStayStays() {
         let engine = Engine(workerCount: 2, idleTime: .zero)
         let queue = OperationQueue(engine: engine)
         let (bothRun, ended) = (Gate(), Gate())
@@ -50,7 +51,7 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
-    @Test func blockedThreadsAreReplacedUpToTheLimit() {
+    @Test(.endsWithin(seconds: 60)) func blockedThreadsAreReplacedUpToTheLimit() {
         let engine = Engine(workerCount: 1, threadLimit: 3)
         let queue = OperationQueue(engine: engine)
         let (began, mayEnd) = (Gate(), Gate())
@@ -69,7 +70,7 @@ import Testing
         #expect(engine.threadCount == 3)
     }
 
-    @Test func atTheLimitAThreadOfAnotherGroupDoesTheWork() {
+    @Test(.endsWithin(seconds: 60)) func atTheLimitAThreadOfAnotherGroupDoesTheWork() {
         let engine = Engine(workerCount: 1, threadLimit: 1)
         let (foreground, background) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
         background.qualityOfService = .background
@@ -81,7 +82,7 @@ import Testing
         #expect(log.entries == Array(repeating: 1, count: 10) && engine.threadCount == 1)
     }
 
-    @Test func twoHundredSleepersAllStart() {
+    @Test(.endsWithin(seconds: 60)) func twoHundredSleepersAllStart() {
         let engine = Engine(workerCount: 2)
         let queue = OperationQueue(engine: engine)
         let (began, mayEnd) = (Gate(), Gate())
@@ -98,7 +99,7 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
     }
 
-    @Test func shutdownWaitsForAThreadThatHasRetired() {
+    @Test(.endsWithin(seconds: 60)) func shutdownWaitsForAThreadThatHasRetired() {
         /// Data that a higher layer keeps on the thread and that takes time to clean up.
         final class Slow: Sendable {
             let begins: Gate
@@ -137,6 +138,15 @@ import Testing
     /// See `exit_test.c`.
     @Test func theProcessOfAnExitTestDoesNotLastForEver() async {
         await #expect(processExitsWith: .success) { #expect(alarm(300) > 0) }
+    }
+
+    @Test("A test that waits for ever ends the run, and is named")
+    func aLimitOfATest() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            try await EndsWithin.watch("endless", seconds: 0) { Gate().wait() }
+        }
+        let said = String(decoding: result?.standardErrorContent ?? [], as: UTF8.self)
+        #expect(said.contains("the test 'endless' did not end within 0 seconds"))
     }
 
     @Test func shutdownEndsWhatAMaximumOf0Held() {

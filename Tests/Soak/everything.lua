@@ -146,34 +146,40 @@ end
 
 function jobs.interrupting(queue, random)
   if without.stop then return end
-  local operation = queue:addOperation(function(op)
-    op.begun = true
+  local begun = opscript.channel()
+  local operation = queue:addOperation(function()
+    begun:send(true)
     coroutine.wrap(function() pcall(endless) end)()
   end)
-  while not operation.begun do opscript.sleep(0.001) end  -- needs no worker: all workers may be in such a loop
+  begun:receive()  -- needs no worker: all workers may be in such a loop
   operation:interrupt()
   operation:waitUntilFinished()
   assert(operation.isCancelled and operation.error.kind == "interrupted")
 end
 
 function jobs.timers(_, random)
-  local fired = 0
-  local timer = opscript.every(0.0005, function() fired = fired + 1 end)
-  local once = opscript.after(0.0005, function() fired = fired + 100 end)
+  local fired, first = opscript.channel(), opscript.channel()
+  local timer = opscript.every(0.0005, function() fired:trySend(true) end)
+  local once = opscript.after(0.0005, function() first:send(true) end)
   local never = opscript.after(100, error)
-  while fired < 102 do opscript.sleep(0.001) end
+  for _ = 1, 2 do fired:receive() end
+  first:receive()
   timer:cancel()
   once:cancel()
   never:cancel()
 end
 
 function jobs.observing(queue, random)
-  local log, seen = {}, 0
+  local log, seen, told = {}, 0, opscript.channel()
   local operation = Operation.new { name = "observed", main = function(op) for i = 1, 5 do op.step = i end end }
-  operation:observe("isFinished", { "new" }, function(op, change) log[#log + 1] = change.new == true and op == operation end)
+  operation:observe("isFinished", { "new" }, function(op, change)
+    log[#log + 1] = change.new == true and op == operation
+    told:send(true)
+  end)
   operation:observe("step", { "new", "old" }, function(_, change)
     seen = seen + 1
     assert(change.new == seen and (change.old or 0) == seen - 1)
+    told:send(true)
   end)
   local token = operation:observe("name", error)
   token:invalidate()
@@ -181,7 +187,7 @@ function jobs.observing(queue, random)
   queue:observe("operationCount", function() end)
   queue:addOperation(operation)
   operation:waitUntilFinished()
-  while #log < 1 or seen < 5 do opscript.sleep(0.001) end
+  for _ = 1, 6 do told:receive() end
   assert(#log == 1 and log[1])
 end
 
@@ -212,10 +218,11 @@ function jobs.timeouts(queue, random)
 end
 
 function jobs.asynchronous(queue, random)
-  local request = Operation.new { asynchronous = true, main = function(op) op.sent = true end }
+  local sent = opscript.channel()
+  local request = Operation.new { asynchronous = true, main = function() sent:send(true) end }
   queue:addOperation(request)
   local answerer = OperationQueue.new():addOperation(function()
-    while not request.sent do opscript.sleep(0.001) end
+    sent:receive()
     request:finish("answer", { 1 })
   end)
   assert(finished(request) == "answer" and request.results[2][1] == 1)

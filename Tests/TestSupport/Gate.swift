@@ -5,11 +5,14 @@ public final class Gate: @unchecked Sendable {
     // Safety: the semaphore is safe from every thread; the pointer is a constant.
     private let semaphore = UnsafeMutablePointer<sem_t>.allocate(capacity: 1)
     private let seconds: Int
+    private let failure: String
 
     /// - Parameter seconds: the time after which a waiting thread ends the test run, because the gate will never open. Long by default: a test
     ///   that goes on after an `await` comes after all tests that have begun before.
-    public init(seconds: Int = 600) {
+    /// - Parameter failure: what is said then.
+    public init(seconds: Int = 600, failure: String = "a gate did not open") {
         self.seconds = seconds
+        self.failure = failure
         sem_init(semaphore, 0, 0)
     }
 
@@ -30,7 +33,7 @@ public final class Gate: @unchecked Sendable {
         clock_gettime(CLOCK_REALTIME, &deadline)
         deadline.tv_sec += seconds
         while sem_timedwait(semaphore, &deadline) != 0 {
-            guard errno == EINTR else { fatalError("a gate did not open within \(seconds) seconds") }
+            guard errno == EINTR else { fatalError("\(failure) within \(seconds) seconds") }
         }
     }
 

@@ -1,10 +1,11 @@
 import Dispatch
 import Glibc
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite struct ClassTests {
+@Suite(.endsWithin(seconds: 60)) struct ClassTests {
     private func queue() -> OperationQueue { OperationQueue(engine: Engine(workerCount: 2)) }
 
     // MARK: Synchronous classes

@@ -1,9 +1,10 @@
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
 /// Groups in groups. Nothing recurses, so the depth is limited only by memory.
-@Suite struct GroupNestingTests {
+@Suite(.endsWithin(seconds: 60)) struct GroupNestingTests {
     private static let depth = 10_000
 
     // Safety: `@unchecked Sendable` because nothing is added to its superclass.

@@ -1,10 +1,11 @@
 import OpEngine
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
 /// The effect of a group's priority and quality of service on its members.
-@Suite struct GroupOrderTests {
+@Suite(.endsWithin(seconds: 60)) struct GroupOrderTests {
     private func members(_ count: Int, _ name: String, _ log: Log<String>) -> [BlockOperation] {
         (0..<count).map { _ in BlockOperation { log.append(name) } }
     }

@@ -1,10 +1,11 @@
 import OpEngine
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
 /// Random groups. A failure prints the seed. `ModelTests` compares groups with the reference model besides.
-@Suite struct GroupRandomTests {
+@Suite(.endsWithin(seconds: 60)) struct GroupRandomTests {
     private static var seeds: [UInt64] { (0..<TestLength.size(60)).map { _ in UInt64.random(in: 0..<1_000_000) } }
 
     /// Threads add members while others finish. Each addition is either refused, because the group has finished, or the group has waited for it.

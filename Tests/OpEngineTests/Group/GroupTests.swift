@@ -1,8 +1,9 @@
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite struct GroupTests {
+@Suite(.endsWithin(seconds: 60)) struct GroupTests {
     private struct Broken: Error, Equatable { var text = "broken" }
 
     private let engine = Engine(workerCount: 2)

@@ -38,12 +38,15 @@ local group = opscript.GroupOperation.new { name = "group", operations = { funct
 print(wait(group))
 print(table.concat(group.results, " "))
 
-local order = {}
-local barrier
-for i = 1, 4 do queue:addOperation(Operation.new { main = function() opscript.sleep(0.005) return i end, completionBlock = function(op) order[#order + 1] = "before" end }) end
+local order, told = {}, opscript.channel()
+local function completion()
+  order[#order + 1] = "before"
+  told:send(true)
+end
+for i = 1, 4 do queue:addOperation(Operation.new { main = function() opscript.sleep(0.005) return i end, completionBlock = completion }) end
 queue:addBarrierBlock(function() return "barrier" end)
 queue:addOperation(function() return 1 end):waitUntilFinished()
-opscript.sleep(0.02)
+for _ = 1, 4 do told:receive() end
 print(table.concat(order, " "))
 
 local pattern = "^%s*(.-)%s*$"

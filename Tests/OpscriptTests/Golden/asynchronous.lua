@@ -2,10 +2,11 @@
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new "queue"
 
-local request = Operation.new { name = "request", asynchronous = true, main = function(op) op.sent = true end }
+local sent = opscript.channel()
+local request = Operation.new { name = "request", asynchronous = true, main = function() sent:send(true) end }
 queue:addOperation(request)
 queue:addOperation(function()  -- receives the answer later, on a worker
-  while not request.sent do opscript.sleep(0.001) end
+  sent:receive()
   request:finish("200 OK", { length = 12 })
   request:finish "again"  -- only the first end counts
 end)

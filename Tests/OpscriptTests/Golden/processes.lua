@@ -18,17 +18,17 @@ collectgarbage()
 local before = descriptors()
 
 for round = 1, 3 do
-  local list = {}
+  local list, begun = {}, opscript.channel()
   for i = 1, 60 do
-    list[i] = queue:addOperation(function(op)
+    list[i] = queue:addOperation(function()
       local p = opscript.sh { i % 3 == 0 and "sleep 1000" or i % 3 == 1 and "yes" or "cat; exit 5", input = ("x"):rep(100000) }
-      op.isRunning = true
+      begun:send(i)
       return p:wait()
     end)
   end
-  for i, op in ipairs(list) do
-    while not op.isRunning do opscript.sleep(0.001) end
-    if i % 3 ~= 2 then op:cancel() end
+  for _ = 1, 60 do
+    local i = begun:receive()
+    if i % 3 ~= 2 then list[i]:cancel() end
   end
   queue:waitUntilAllOperationsAreFinished()
   local ended, read = 0, 0

@@ -14,14 +14,19 @@ print(pcall(empty.addCondition, empty, "noFailedDependencies"))
 opscript.resources { gpu = 2, memory = "1K" }
 local big = Operation.new { name = "big", needs = { gpu = 2, memory = "1k" }, exclusive = { "b", "a", "b" } }
 print(big.needs.gpu, big.needs.memory, table.concat(big.exclusive, " "))
+local begun = opscript.channel()
 local held = queue:addOperation(Operation.new { name = "held", exclusive = "a", main = function(op)
-  op.begun = true
+  begun:send(true)
   while not op.isCancelled do opscript.sleep(1000) end
 end })
-while not held.begun do opscript.sleep(0.001) end
+begun:receive()
 queue:addOperation(big)
 local fields
-repeat fields = select(2, big:why()) until fields and fields.exclusive
+local deadline = opscript.now() + 60
+repeat
+  assert(opscript.now() < deadline, "'big' has not asked for its key within a minute")
+  fields = select(2, big:why())
+until fields and fields.exclusive
 print((big:why()))
 held:cancel()
 big:waitUntilFinished()

@@ -26,7 +26,11 @@ print(fatal.attempt, fatal.error.value.n, fatal.isCancelled)
 -- Cancelling ends a pause. The last error counts, and stays unread.
 local paused = Operation.new { name = "paused", retry = { attempts = 2, delay = 3600 }, main = function() error "first" end }
 queue:addOperation(paused)
-while #paused.attempts == 0 do opscript.sleep(0.001) end
+local deadline = opscript.now() + 60
+repeat
+  assert(opscript.now() < deadline, "'paused' has not failed within a minute")
+  opscript.sleep(0.001)  -- no event tells that a pause has begun
+until #paused.attempts > 0
 local sentence, fields = paused:why()
 print((sentence:gsub("%d+%.?%d* s$", "N s")), fields.nextAttempt)
 paused:cancel()
