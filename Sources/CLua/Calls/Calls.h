@@ -10,9 +10,11 @@
 #include "Calls/opening_raising.h"
 #include "Calls/run_apart.h"
 #include "adoption.h"
+#include "application.h"
 #include "callback.h"
 #include "deferred.h"
 #include "lifetime.h"
+#include "protect.h"
 #include "registration.h"
 #include "run.h"
 

@@ -14,7 +14,8 @@
 #include "Objects/object_raising.h"
 #include "Transfer/frozen.h"
 #include "Transfer/parcel_raising.h"
-#include "run.h"
+#include "application.h"
+#include "protect.h"
 #include "state.h"
 
 // MARK: loading
@@ -147,7 +148,7 @@ int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *fail
     return clua_protect(L, apply_paths, (void *)parcel, 0, failure);
 }
 
-// MARK: reading tables
+// MARK: reading tables and objects
 
 // Stack index 1: a table. Pushes a list of its keys, each with its value behind it if `has_values`.
 static int list_table(lua_State *L, bool has_values) {
@@ -167,9 +168,47 @@ static int list_table(lua_State *L, bool has_values) {
     return 1;
 }
 
-int clua_list_keys_here(lua_State *L) { return lua_istable(L, 1) ? list_table(L, false) : clua_frozen_keys_here(L); }
+static int list_keys(lua_State *L) { return lua_istable(L, 1) ? list_table(L, false) : clua_frozen_keys_here(L); }
 
-int clua_list_fields_here(lua_State *L) { return list_table(L, true); }
+static int list_fields(lua_State *L) { return list_table(L, true); }
+
+// Calls a function with the value at `index` and the `key_count` values on top, which it replaces by the result.
+static int call_with(lua_State *L, lua_CFunction function, int index, int key_count, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    index = lua_absindex(L, index);
+    if (!lua_checkstack(L, 4)) return clua_refuse(failure, "stack overflow");
+    lua_pushcfunction(L, function);
+    lua_pushvalue(L, index);
+    lua_rotate(L, -2 - key_count, -key_count);
+    int status = lua_pcall(L, 1 + key_count, 1, 0);
+    if (status != LUA_OK) clua_take_message(L, status, failure);
+    return status;
+}
+
+int clua_list_keys(lua_State *L, int index, clua_failure *failure) { return call_with(L, list_keys, index, 0, failure); }
+
+int clua_list_fields(lua_State *L, int index, clua_failure *failure) { return call_with(L, list_fields, index, 0, failure); }
+
+int clua_thaw(lua_State *L, int index, clua_failure *failure) { return call_with(L, clua_thaw_here, index, 0, failure); }
+
+int clua_frozen_field(lua_State *L, int index, clua_failure *failure) { return call_with(L, clua_frozen_field_here, index, 1, failure); }
+
+// Stack: the address of a boolean, the object, the name of the method.
+static int has_method(lua_State *L) {
+    bool *has = lua_touserdata(L, 1);
+    *has = lua_gettable(L, 2) == LUA_TFUNCTION || luaL_getmetafield(L, -1, "__call") != LUA_TNIL;
+    return 0;
+}
+
+int clua_has_method(lua_State *L, int index, bool *has, clua_failure *failure) {
+    memset(failure, 0, sizeof *failure);
+    if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+    lua_pushcfunction(L, has_method);
+    lua_pushlightuserdata(L, has);
+    lua_pushvalue(L, index);
+    lua_pushvalue(L, index + 1);
+    return clua_call(L, 3, 0, failure);
+}
 
 // MARK: the command line
 

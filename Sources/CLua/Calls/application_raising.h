@@ -4,18 +4,12 @@
 
 #include <lua5.4/lua.h>
 
-#include "run.h"
+#include "application.h"
 
 /// Stores what clua_paths_changed looks up. Needs 4 free stack slots.
 void clua_paths_open(lua_State *L);
 
 /// Pushes the `count` host values that start at `first`. Reserves its own stack slots.
 void clua_push_items_here(lua_State *L, const clua_item *first, size_t count);
-
-/// A Lua function: returns a list of the keys of the table at stack index 1, which may be frozen.
-int clua_list_keys_here(lua_State *L);
-
-/// A Lua function: returns a list of the keys and values of the table at stack index 1: a key, its value, the next key …
-int clua_list_fields_here(lua_State *L);
 
 #endif

@@ -2,10 +2,13 @@
 #ifndef CLUA_RUN_APART_H
 #define CLUA_RUN_APART_H
 
-#include "run.h"
+#include "protect.h"
 
 /// As clua_protect, but detached from the operation that may be running: its environment is not current meanwhile, and its frames appear in
 /// no traceback.
 int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure);
+
+/// Releases the objects of freed handles after a body or script, in case Lua could not run the watcher's finalizer. Never raises.
+void clua_release_leftovers(lua_State *L);
 
 #endif

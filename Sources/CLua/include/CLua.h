@@ -8,6 +8,7 @@
 
 #include "adoption.h"
 #include "allowance.h"
+#include "application.h"
 #include "callback.h"
 #include "class.h"
 #include "confinement.h"
@@ -23,6 +24,7 @@
 #include "parcel.h"
 #include "place.h"
 #include "process.h"
+#include "protect.h"
 #include "registration.h"
 #include "run.h"
 #include "state.h"

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "parcel.h"
-#include "run.h"
+#include "protect.h"
 
 /// An XXH3 digest of 128 bits.
 typedef struct clua_digest {

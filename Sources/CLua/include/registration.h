@@ -5,7 +5,7 @@
 #include <lua5.4/lua.h>
 #include <stddef.h>
 
-#include "run.h"
+#include "protect.h"
 
 /// A function of the host and its name. The host keeps the function alive as long as the state.
 typedef struct clua_named_function {
@@ -40,5 +40,11 @@ int clua_register_class(lua_State *L, const clua_object_class *class, clua_failu
 /// Makes `require` ask the function `loader` for modules, after `package.preload`. The function gets the module's name. It returns the
 /// module's source and a chunk name, or no values.
 int clua_register_loader(lua_State *L, void *loader, clua_failure *failure);
+
+/// Pushes what a name such as `print` or `string.format` means: a global, or a field of one.
+int clua_push_named(lua_State *L, const char *name, clua_failure *failure);
+
+/// Pushes a string. Returns LUA_OK, or an error status and pushes nothing. Never raises. Needs 3 free stack slots, leaves 1.
+int clua_push_bytes(lua_State *L, const char *bytes, size_t count);
 
 #endif
