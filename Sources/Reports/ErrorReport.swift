@@ -1,12 +1,12 @@
 import CText
 package import LuaBindings
 
-/// An error in the form in which people read it: the message, the source line with a caret if the position is known, and the frames of the
-/// traceback that tell something.
+/// An error as a text for people: the message, the source line with a caret if the position is known, and the informative frames of the
+/// traceback.
 package struct ErrorReport {
     package let message: String
     private let stack: String
-    /// The text that was typed at the prompt, if the error comes from there.
+    /// The text that was typed at the prompt, if it has caused the error.
     private let source: String?
     private let files: SourceFiles
 
@@ -107,7 +107,7 @@ package struct ErrorReport {
 
     // MARK: the traceback
 
-    /// The frames that tell something. Empty if all that is left is the typed line, or the line of the message.
+    /// The informative frames. Empty if the only one is the typed line, or the line of the message.
     var traceback: [String] {
         let frames = stack.split(separator: "\n").dropFirst().filter { frame in
             !["\t[C]: in function 'error'", "\t[C]: in hook '?'", "\t(...tail calls...)", "\t[C]: in ?"].contains(frame)

@@ -7,7 +7,7 @@ package struct FailureGroup {
 
     private static let nameLimit = 5
 
-    /// What failures of a group have in common.
+    /// The properties that failures of a group share.
     private struct Key: Hashable {
         let message: String
         let traceback: String

@@ -2,7 +2,7 @@ import Glibc
 import LuaBindings
 import Reports
 
-/// Carries out what the command line asks for.
+/// Carries out the command line.
 struct Command {
     private let options: Options
     /// The command's own name, as messages show it.
@@ -31,7 +31,7 @@ struct Command {
             let messages = StoreMessages(options.store, name: name)
             configuration.store = store(telling: messages)
             configuration.cluster = try options.cluster.cluster()
-            // The row says it itself.
+            // The row of progress shows the absence of workers itself.
             if !isPrompt, Progress.showsRow(options.progress) { configuration.cluster?.tellsOfAbsence = false }
             configuration.scriptsMayChooseClusters = true
             let runtime = try Runtime(configuration)
@@ -145,7 +145,7 @@ struct Command {
 
     // MARK: ending
 
-    /// Runs what is left and reports what went wrong. Returns the exit status.
+    /// Runs the remaining operations and reports errors. Returns the exit status.
     private func finish(_ runtime: Runtime) throws(LuaError) -> Int32 {
         let ending = try runtime.finish()
         if let status = runtime.requestedExitStatus { return exit(runtime, status, ending.unreadFailures) }
@@ -158,7 +158,7 @@ struct Command {
         return isClean ? 0 : 1
     }
 
-    /// Handles an error of the script, which a signal may have caused: stops what is running. Returns the exit status.
+    /// Handles an error of the script, which a signal may have caused: stops the running operations. Returns the exit status.
     private func end(_ runtime: Runtime, after error: LuaError) -> Int32 {
         if let status = runtime.requestedExitStatus { return exit(runtime, status) }
         if runtime.lastInterrupt != nil, runtime.unfinishedOperationCount > 0 { return cancel(runtime) }
@@ -167,8 +167,8 @@ struct Command {
         return 1
     }
 
-    /// Handles `os.exit` of an operation, `--timeout` and `--fail-fast`: stops what is running and reports the failures that nobody has
-    /// read. Returns `status`.
+    /// Handles `os.exit` of an operation, `--timeout` and `--fail-fast`: stops the running operations and reports the failures that no code
+    /// has read. Returns `status`.
     private func exit(_ runtime: Runtime, _ status: Int32, _ failures: [OperationFailure] = []) -> Int32 {
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(2)) { report("\(name) did not stop") }
@@ -194,7 +194,7 @@ struct Command {
         Message.write(ErrorReport(error).text(prefix: "\(name): "))
     }
 
-    /// Handles a signal that came while operations existed. Returns the exit status.
+    /// Handles a signal that arrived while operations existed. Returns the exit status.
     private func cancel(_ runtime: Runtime) -> Int32 {
         let signal = runtime.lastInterrupt ?? SIGINT
         runtime.interruptAllOperations()

@@ -5,7 +5,7 @@ extension String {
         self = String(repeating: "0", count: Swift.max(0, count - digits.utf8.count)) + digits
     }
 
-    /// Nanoseconds as seconds with up to nine decimals. What is left is cut off, so the text never says more time than there was.
+    /// Nanoseconds as seconds with up to nine decimals. Further digits are cut off, so the text never shows more time than has passed.
     init(seconds nanoseconds: UInt64, decimals: Int) {
         self = "\(nanoseconds / 1_000_000_000).\(String(nanoseconds % 1_000_000_000, digits: 9).prefix(decimals))"
     }

@@ -6,13 +6,13 @@ enum Message {
     /// Writes to stderr in one piece.
     static func write(_ text: String) { write(text, to: STDERR_FILENO) }
 
-    /// Writes to stdout, after what scripts have written to any file.
+    /// Writes to stdout, after all earlier output of scripts to any file.
     static func prompt(_ text: String) {
         fflush(nil)
         write(text, to: STDOUT_FILENO)
     }
 
-    /// Writes to stdout, after what scripts have printed.
+    /// Writes to stdout, after all earlier output of scripts.
     static func output(_ text: String) {
         ct_flush()
         write(text, to: STDOUT_FILENO)

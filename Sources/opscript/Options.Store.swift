@@ -1,7 +1,7 @@
 import LuaBindings
 
 extension Options {
-    /// What the command line says about finished work.
+    /// The options of the command line for finished work.
     struct Store {
         /// The folder that `--store` names. Nil: `.opscript` beside the script.
         private(set) var directory: String?

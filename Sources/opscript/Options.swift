@@ -5,14 +5,14 @@ struct UsageError: Error {
 
 /// The command line, parsed like that of `lua`.
 struct Options {
-    /// What to do before the script, in this order.
+    /// The actions before the script, in this order.
     enum Step {
         case execute(String)
         case require(module: String, global: String)
         case enableWarnings
     }
 
-    /// When to show how far the operations have come.
+    /// When to show the progress of the operations.
     enum Progress: String, CaseIterable {
         case auto, always, never
     }
@@ -32,9 +32,9 @@ struct Options {
     private(set) var cluster = ClusterOptions()
     private(set) var progress = Progress.auto
     private(set) var mayBeAttachedTo = false
-    /// What `--log` asks for.
+    /// The level that `--log` names.
     private(set) var logLevel: LogWriter.Level?
-    /// What `--status` asks for.
+    /// The address that `--status` names.
     private(set) var status: StatusAddress?
     /// The file that `--trace` names.
     private(set) var traceFile: String?
@@ -42,7 +42,7 @@ struct Options {
     private(set) var graphFile: String?
     /// The file that `--report` names.
     private(set) var reportFile: String?
-    /// The index of the script in `words`; nil if there is none.
+    /// The index of the script in `words`; nil without a script.
     private(set) var script: Int?
 
     init(_ words: [String]) throws(UsageError) {
@@ -74,7 +74,7 @@ struct Options {
         return words[script] == "-" && words[script - 1] != "--" ? nil : words[script]
     }
 
-    /// The folder of finished work: that of `--store`, or one beside the script. Without a file, in the working directory.
+    /// The folder of finished work: that of `--store`, or a folder beside the script. Without a file, one in the working directory.
     var storeDirectory: String {
         if let directory = store.directory { return directory }
         guard let slash = file?.lastIndex(of: "/"), let file else { return ".opscript" }
@@ -158,7 +158,7 @@ struct Options {
         status = address
     }
 
-    /// The value of a long option: what follows `=`, or else the next word. Empty if there is none.
+    /// The value of a long option: the text after `=`, or else the next word. Empty without a value.
     private func value(of word: String, _ index: inout Int) -> String {
         if let equals = word.firstIndex(of: "=") { return String(word[word.index(after: equals)...]) }
         guard index < words.count else { return "" }

@@ -1,7 +1,7 @@
 import LuaBindings
 import Synchronization
 
-/// Says what the store decides about operations, as `--dry-run` and `--explain` ask for, and what it does not record.
+/// Writes the decisions of the store about operations, as `--dry-run` and `--explain` demand, and the operations that it does not record.
 final class StoreMessages: Sendable {
     private let name: String
     private let isDryRun: Bool

@@ -6,7 +6,7 @@ import Synchronization
 /// The attached prompt sends lines. The process answers each one with a reply: a head, which is the kind and the number of bytes, and the
 /// text. Reading belongs to one thread; any thread may send.
 final class AttachConnection: Sendable {
-    /// What kind of reply it is.
+    /// The kind of reply.
     enum Kind: String { case done, more, left }
 
     struct Reply {
@@ -16,7 +16,7 @@ final class AttachConnection: Sendable {
 
     /// The line that stops the evaluation that runs.
     static let interrupt = "\u{3}"
-    /// The longest line or reply. Whoever sends more is disconnected.
+    /// The longest line or reply. A peer that sends more is disconnected.
     private static let limit = 16 << 20
     /// How long a peer may take nothing before it is disconnected.
     private static let patience = timeval(tv_sec: 5, tv_usec: 0)
@@ -61,13 +61,13 @@ final class AttachConnection: Sendable {
 
     // MARK: receiving
 
-    /// Whether something has come, or the connection has ended.
+    /// Whether bytes have arrived, or the connection has ended.
     var hasReceived: Bool {
         var event = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return unsafe received.withLock { !$0.isEmpty } || poll(&event, 1, 0) > 0
     }
 
-    /// The next line, without its newline; nil at the end of the connection. `wasInterrupted` is called when a signal has come meanwhile.
+    /// The next line, without its newline; nil at the end of the connection. Calls `wasInterrupted` if a signal arrives during the wait.
     func readLine(wasInterrupted: () -> Void = {}) -> String? {
         var searched = 0
         while true {

@@ -18,12 +18,12 @@ final class AttachEvaluation: Sendable {
         self.connection = connection
     }
 
-    /// Has the text evaluated. The reply comes when the main state has done so.
+    /// Has the main state evaluate the text. It sends the reply afterwards.
     func begin(in runtime: Runtime) {
         runtime.engine.mainInbox.post { self.run(in: runtime) }
     }
 
-    /// Gives the evaluation up: it does not begin, or ends with the error `interrupted!`.
+    /// Withdraws the evaluation: it does not begin, or ends with the error `interrupted!`.
     func interrupt() {
         let wasWaiting = phase.withLock { phase in
             switch phase {
@@ -32,7 +32,7 @@ final class AttachEvaluation: Sendable {
                 return true
             case .running:
                 phase = .interrupted
-                // With the lock held, so that the evaluation does not end before the signal has come.
+                // With the lock held, so that the evaluation cannot end before the signal is set.
                 ct_interrupt()
                 return false
             case .interrupted, .ended: return false
@@ -71,7 +71,7 @@ final class AttachEvaluation: Sendable {
         reply(kind, text)
     }
 
-    /// The error without the frames of whatever the main state was waiting in.
+    /// The error without the frames of the code that the main state was waiting in.
     private func report(_ error: LuaError) -> String {
         var frames = error.traceback.split(separator: "\n").prefix { !$0.hasPrefix("\tprompt:") }
         if let last = frames.last, last.hasSuffix(" in local 'chunk'") {

@@ -53,7 +53,7 @@ final class AttachServer: Sendable {
             let descriptor = ct_accept(listener)
             if descriptor < 0 {
                 if errno == EINTR || errno == ECONNABORTED { continue }
-                // Without descriptors or memory, somebody else must give some back first.
+                // The system has no descriptors or memory left. Another program must return some first.
                 if [EMFILE, ENFILE, ENOBUFS, ENOMEM].contains(errno) {
                     usleep(100_000)
                     continue
@@ -92,7 +92,7 @@ final class AttachServer: Sendable {
             } else if line.hasPrefix(":"), !line.hasPrefix("::") {
                 connection.send(AttachConnection.Reply(kind: .done, text: reply(toCommand: line)))
             } else {
-                // What is not complete comes again, with the next line.
+                // The peer sends an incomplete text again, with the next line.
                 evaluation = AttachEvaluation(AttachConnection.decode(line), for: connection)
                 evaluation?.begin(in: runtime)
             }

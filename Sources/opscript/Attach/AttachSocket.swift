@@ -46,7 +46,7 @@ enum AttachSocket {
                 : "there is no process \(process)")
     }
 
-    /// The processes that can be attached to. Removes what processes that were killed have left.
+    /// The processes that can be attached to. Removes the sockets of processes that were killed.
     static func processes() throws(AttachError) -> [pid_t] {
         var found: Set<pid_t> = []
         for directory in directories where belongsToUserAlone(directory) {

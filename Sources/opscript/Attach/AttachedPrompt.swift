@@ -10,7 +10,7 @@ final class AttachedPrompt: LinePrompt {
     /// Whether Ctrl-C was pressed. For the signal handler.
     private static let wasInterrupted = Atomic<Bool>(false)
 
-    /// Attaches to a process; to the only one that can be attached to if there is no argument.
+    /// Attaches to a process. Without an argument, attaches to the only process that can be attached to.
     static func run(_ arguments: [String]) throws(AttachError) {
         let process = try arguments.isEmpty ? onlyProcess() : parse(arguments)
         let prompt = try AttachedPrompt(process)
@@ -78,7 +78,7 @@ final class AttachedPrompt: LinePrompt {
         }
     }
 
-    /// Waits for a reply and shows it. Ctrl-C meanwhile gives up what the reply would answer.
+    /// Waits for a reply and shows it. Ctrl-C withdraws the request.
     private func show() -> AttachConnection.Kind {
         let reply = connection.readReply {
             if Self.wasInterrupted.exchange(false, ordering: .relaxed) { connection.send(line: AttachConnection.interrupt) }
@@ -103,7 +103,7 @@ final class AttachedPrompt: LinePrompt {
 
     func wake() -> Int32 {
         if Self.wasInterrupted.exchange(false, ordering: .relaxed) { return Int32(CT_CLEAR_LINE) }
-        // The process sends nothing that was not asked for, except that it ends.
+        // The process sends only replies to requests. Any other event is its end.
         return Int32(connection.hasReceived ? CT_LEAVE : CT_GO_ON)
     }
 

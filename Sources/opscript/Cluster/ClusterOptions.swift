@@ -3,7 +3,7 @@ import LuaBindings
 import OpCluster
 import Reports
 
-/// What the command line says about a cluster: the options that a run, a worker and the list of workers share.
+/// The options of the command line for a cluster. A run, a worker and the list of workers share them.
 struct ClusterOptions {
     /// The servers that `--cluster` names.
     private(set) var url: String?
@@ -61,7 +61,7 @@ struct ClusterOptions {
 
     /// The cluster; nil if the command line says nothing about one.
     ///
-    /// - Throws: an error if the key cannot be read, or something is missing that makes the cluster secure.
+    /// - Throws: an error if the key cannot be read, or an option that makes the cluster secure is missing.
     func cluster() throws(ClusterError) -> Runtime.Cluster? {
         let given =
             files.keys.sorted().first ?? (isInsecure ? "--insecure" : marksOutput ? "--mark-output" : nil)

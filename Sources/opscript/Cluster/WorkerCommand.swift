@@ -7,7 +7,7 @@ import Reports
 
 /// `opscript worker`: runs operations of other processes, on this machine.
 enum WorkerCommand {
-    /// What the words after `worker` say.
+    /// The options after the word `worker`.
     private struct Settings {
         var cluster = ClusterOptions()
         var slots: Int?
@@ -68,7 +68,7 @@ enum WorkerCommand {
 
         """
 
-    /// Runs until a signal comes. Returns the exit status.
+    /// Runs until a signal ends it. Returns the exit status.
     static func run(_ words: [String], name: String) -> Int32 {
         if words == ["--help"] {
             Message.output(usage)
@@ -85,7 +85,7 @@ enum WorkerCommand {
     }
 
     private static func run(_ settings: Settings, _ cluster: Runtime.Cluster, _ name: String) throws -> Int32 {
-        // Before there are other threads: `sigwait` gets the signals, and nobody else.
+        // Before other threads exist, so that all of them block the signals and only `sigwait` gets them.
         let signals = SignalSet()
         // A body that writes to a command that has ended gets an error, and does not end the worker.
         signal(SIGPIPE, SIG_IGN)
@@ -109,7 +109,7 @@ enum WorkerCommand {
         let started = Awaited<ClusterError?>()
         onNewThread { worker.start { started.give($0) } }
         if let error = signals.ending({ started.get() }) { throw error }
-        // Bodies need not know it.
+        // Bodies do not need the password.
         unsafe unsetenv("OPSCRIPT_CLUSTER_PASSWORD")
         notice("worker \(description.name) runs \(slots) operation\(slots == 1 ? "" : "s") at once")
         signals.wait()
@@ -140,7 +140,7 @@ private struct SignalSet: Sendable {
         self.signals = signals
     }
 
-    /// Calls `body` while the signals end this process: there is nothing yet that would have to end first.
+    /// Calls `body` while the signals end this process, which has no work yet that would have to end first.
     func ending<Result>(_ body: () -> Result) -> Result {
         var signals = signals
         unsafe pthread_sigmask(SIG_UNBLOCK, &signals, nil)
@@ -154,7 +154,7 @@ private struct SignalSet: Sendable {
     }
 }
 
-/// What a worker says about its machine.
+/// The facts about its machine that a worker reports.
 enum MachineLoad {
     static var now: Double {
         var load = 0.0

@@ -3,7 +3,7 @@ import Glibc
 import LuaBindings
 import Reports
 
-/// Shows on stderr how far the operations have come. Its thread samples the counts ten times a second.
+/// Shows the progress of the operations on stderr. Its thread samples the counts ten times a second.
 final class Progress: Sendable {
     private enum Style { case row, lines }
 
@@ -75,7 +75,7 @@ final class Progress: Sendable {
         let hasColor = Environment.allowsColors
         var last = ""
         repeat {
-            // The last column stays free, because terminals differ in where the cursor goes after it.
+            // The last column stays free, because terminals differ in the place of the cursor after it.
             let columns = Int(ct_columns(STDERR_FILENO))
             let width = (columns > 0 ? columns : 80) - 1
             let line = sample()

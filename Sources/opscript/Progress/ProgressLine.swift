@@ -1,7 +1,7 @@
 import CText
 import LuaBindings
 
-/// One sample of how far a run has come, as text.
+/// One sample of the progress of a run, as text.
 struct ProgressLine {
     let counts: RunMonitor.Counts
     /// The names of executing operations.

@@ -4,9 +4,9 @@ import LuaBindings
 
 /// The reply to the Tab key.
 struct Completion {
-    /// What to insert at the cursor.
+    /// The text to insert at the cursor.
     let insertion: String
-    /// The names to choose from, when there is nothing to insert.
+    /// The names to choose from, when no text is inserted.
     let choices: [String]
 
     /// Completes `line`, the text before the cursor.

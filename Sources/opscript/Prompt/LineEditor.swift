@@ -2,9 +2,9 @@ import CTerminal
 import Glibc
 import Reports
 
-/// What a line editor calls while it waits for a key.
+/// The calls that a line editor makes while it waits for a key.
 protocol LinePrompt: AnyObject {
-    /// Runs what has arrived, also after a signal. Returns `CT_GO_ON`, `CT_CLEAR_LINE` or `CT_LEAVE`.
+    /// Runs the callbacks that have arrived, also after a signal. Returns `CT_GO_ON`, `CT_CLEAR_LINE` or `CT_LEAVE`.
     func wake() -> Int32
     /// Completes the text before the cursor.
     func completion(of line: String) -> Completion
@@ -13,7 +13,7 @@ protocol LinePrompt: AnyObject {
 /// Reads lines on a terminal, with editing, history and completion. While it waits for a key, the output of the process appears above the
 /// line that is being typed. A process has one at a time.
 final class LineEditor {
-    /// What the user has done.
+    /// The action of the user.
     enum Input {
         case line(String)
         case interrupted, end
@@ -22,12 +22,12 @@ final class LineEditor {
     }
 
     private var history = History()
-    /// What the present call of `read` calls.
+    /// The prompt that the present call of `read` calls.
     private var prompt: (any LinePrompt)?
 
     /// Nil if standard input or output is no capable terminal, or if the editor cannot start. The terminal is unchanged then.
     ///
-    /// - Parameter descriptor: becomes readable when a prompt has something to do while it waits for a key.
+    /// - Parameter descriptor: becomes readable when a prompt has work to do while it waits for a key.
     init?(descriptor: Int32) {
         guard isatty(STDIN_FILENO) != 0, isatty(STDOUT_FILENO) != 0, Environment.hasCapableTerminal, ct_relay_begin(STDOUT_FILENO) else {
             return nil

@@ -16,7 +16,7 @@ enum PromptCommand {
             (":quit", "", "cancels all operations and leaves; Ctrl-D leaves and lets them finish"),
         ]
 
-    /// Nil if there is no such command.
+    /// Nil if no command has this name.
     init?(_ line: String) {
         let parts = line.split(separator: " ", maxSplits: 1).map(String.init)
         let rest = parts.count > 1 ? String(parts[1].drop(while: { $0 == " " })) : ""

@@ -1,7 +1,7 @@
 import LuaBindings
 import OpEngine
 
-/// A line with a colon that shows or changes what the operations of a run do. Needs no Lua state, so any thread may perform it.
+/// A line with a colon that shows or changes the operations of a run. Needs no Lua state, so any thread may perform it.
 enum RunCommand {
     case operations, queues
     case why(String)
@@ -21,7 +21,7 @@ enum RunCommand {
         (":priority", " NAME P", "changes an operation's priority: \(priorityNames)"),
     ]
 
-    /// Nil if there is no such command, or if an argument is missing.
+    /// Nil if no command has this name, or if an argument is missing.
     init?(_ line: String) {
         let parts = line.split(separator: " ", maxSplits: 1).map(String.init)
         let rest = parts.count > 1 ? parts[1].trimmed : ""
@@ -41,7 +41,7 @@ enum RunCommand {
         }
     }
 
-    /// The last word is the value. What is before it is a name, which may have spaces.
+    /// The last word is the value. The words before it are the name, which may have spaces.
     private static func splitLast(_ text: String) -> (name: String, value: String)? {
         guard let space = text.lastIndex(of: " ") else { return nil }
         let name = String(text[..<space]).trimmed

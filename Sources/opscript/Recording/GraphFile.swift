@@ -29,7 +29,7 @@ final class GraphFile {
 
     /// Writes the graph and closes the file.
     ///
-    /// - Returns: messages for the user about anything that went wrong.
+    /// - Returns: messages for the user about all errors.
     func finish(_ log: RunLog) -> [String] {
         guard let graphviz, let format else {
             GraphWriter(log: log, file: file).write()

@@ -22,7 +22,7 @@ struct Graphviz {
     ///   - format: a format of Graphviz, such as `svg`.
     ///   - input: a file with the graph, at its start.
     ///   - output: an empty file.
-    /// - Returns: what went wrong; nil if nothing did.
+    /// - Returns: the error; nil without one.
     func draw(_ format: String, from input: Int32, to output: Int32) -> String? {
         var actions = unsafe posix_spawn_file_actions_t()
         unsafe posix_spawn_file_actions_init(&actions)

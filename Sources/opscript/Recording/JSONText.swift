@@ -1,13 +1,14 @@
-/// A text that goes into JSON, perhaps several times.
+/// A text that is written into JSON, perhaps several times.
 ///
-/// `escaped` is what is between the quotes of a JSON string. Control characters and `<` are escaped, so the text can do no harm in an HTML page either.
+/// `escaped` is the text between the quotes of a JSON string. Control characters and `<` are escaped, so the text can do no harm in an HTML
+/// page.
 struct JSONText {
     let text: String
     let escaped: String
 
     init(_ text: String) {
         self.text = text
-        // Few texts have anything to escape.
+        // Few texts have characters to escape.
         escaped = text.utf8.contains(where: Self.isEscaped) ? Self.escape(text) : text
     }
 

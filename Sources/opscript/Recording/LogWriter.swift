@@ -1,10 +1,10 @@
 import OpEngine
 
-/// Writes what happens to operations on stderr while it happens, a line for each event.
+/// Writes the events of operations on stderr during the run, a line for each event.
 ///
 /// It keeps nothing of the operations.
 final class LogWriter: RunObserver {
-    /// What is logged: each level includes those before it.
+    /// The level of logging. Each level includes those before it.
     enum Level: String, CaseIterable, Comparable {
         case error, warning, info, debug
 
@@ -111,7 +111,7 @@ final class LogWriter: RunObserver {
         guard level <= self.level else { return }
         let seconds = LogWriter.seconds(time), thread = log.threads.indices.contains(thread) ? log.threads[thread].name : "thread"
         lines += "[\(String(repeating: " ", count: max(0, 12 - seconds.utf8.count)))\(seconds)] \(thread): "
-        // A name may have anything in it, so control characters could change the terminal.
+        // A name may have any character, and control characters could change the terminal.
         lines.unicodeScalars.append(contentsOf: text().unicodeScalars.map { $0.properties.generalCategory == .control ? "?" : $0 })
         lines += "\n"
     }

@@ -38,12 +38,12 @@ import Glibc
         isSeekable = lseek(descriptor, 0, SEEK_CUR) == 0
     }
 
-    /// Keeps what is written in memory, as `bytes`.
+    /// Keeps the output in memory, as `bytes`.
     init() { (descriptor, path, closing, isSeekable) = (-1, "", "", false) }
 
     deinit { unsafe buffer.deallocate() }
 
-    /// What was written to memory and flushed.
+    /// The output that was flushed to memory.
     private(set) var bytes: [UInt8] = []
 
     // MARK: Appending
@@ -135,14 +135,14 @@ import Glibc
 
     // MARK: Writing
 
-    /// Writes what is in the buffer.
+    /// Writes the contents of the buffer.
     func flush() {
         if descriptor < 0 {
             unsafe bytes.append(contentsOf: UnsafeBufferPointer(start: buffer, count: count))
             count = 0
             return
         }
-        // The closing text is there already.
+        // The file has its closing text already.
         if count == 0 && position > 0 { return }
         var done = 0
         while done < count, failure == nil { done += unsafe write(buffer + done, count - done, at: position + off_t(done)) }

@@ -18,7 +18,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
     private var lastFlush: UInt64 = 0
     private let isFinished = Atomic<Bool>(false)
 
-    /// The address of the recording that a call of `exit` must finish; 0 if there is none.
+    /// The address of the recording that a call of `exit` must finish; 0 without a recording.
     private static let current = Atomic<UInt>(0)
 
     /// Opens the files that the options ask for. Nil if they ask for none.
@@ -39,7 +39,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         if recorder != nil, let status, !status.start(runtime.monitor) {
             Message.write("opscript: there is no status page: the system starts no more threads\n")
         }
-        // Safety: the reference is never released, because `exit` may come at any time.
+        // Safety: the reference is never released, because any thread may call `exit` at any time.
         unsafe Recording.current.store(UInt(bitPattern: Unmanaged.passRetained(self).toOpaque()), ordering: .releasing)
         // A script may end the process with `os.exit`.
         atexit {

@@ -1,14 +1,14 @@
 /// Estimates how long a recorded run takes with another number of workers.
 ///
-/// In virtual time, each operation takes as long as it took in the run. It starts as soon as its dependencies have finished, its queue's
-/// maximum allows it, and a worker is free. If there are several, the one that became ready first starts. The estimate ignores priorities,
-/// suspensions and the time to switch between operations. It also ignores that operations may wait for one another or slow one another down.
-/// While an operation was blocked, another thread could take its place, so it needs a worker only for the rest of its time. One that ran on a
-/// cluster needs a slot there instead, of which there are as many as in the run.
+/// In virtual time, each operation takes the time that it took in the run. It starts as soon as its dependencies have finished, its queue's
+/// maximum allows it, and a worker is free. If several can start, the one that became ready first starts. The estimate ignores priorities,
+/// suspensions and the time to switch between operations. It also ignores that operations may wait for one another or slow one another
+/// down. While an operation was blocked, another thread could take its place, so it needs a worker only for the rest of its time. An
+/// operation that ran on a cluster needs a slot of the cluster in place of a worker. The number of slots is that of the run.
 ///
-/// `ReplayTests` compares this with what `Engine.Simulation` does. The command does not use that engine here: it knows neither times nor a
-/// number of workers, so all of this but the ready lists would remain, and a report may be written inside `exit` on a worker, in the middle of an
-/// operation of another engine.
+/// `ReplayTests` compares the estimate with `Engine.Simulation`. The command does not use that engine here, because it knows neither times
+/// nor a number of workers. All of this file but the ready lists would remain. A report may also be written inside `exit` on a worker, in
+/// the middle of an operation of another engine.
 struct Replay {
     /// An operation. Times are nanoseconds.
     struct Task {
@@ -28,7 +28,7 @@ struct Replay {
         var need: Need { workerTime == 0 ? .nothing : isElsewhere ? .slot : .worker }
     }
 
-    /// What a task needs to start.
+    /// The thing that a task needs to start.
     enum Need: Int, CaseIterable { case nothing, worker, slot }
 
     private enum Event: Int { case added, leftWorker, finished }
@@ -65,7 +65,7 @@ struct Replay {
     private var dependents: [[Int32]]
     private var created: [[Int32]]
     private var moments = Heap<Moment>()
-    /// The queues that have a ready task and room, by what their first task needs.
+    /// The queues that have a ready task and room, by the need of their first task.
     private var heads = [Heap<Head>](repeating: Heap(), count: Need.allCases.count)
     private var order = 0
 
@@ -127,7 +127,7 @@ struct Replay {
         moments.insert(Moment(time: time, order: order, task: task, event: event))
     }
 
-    /// Counts what a task waits for.
+    /// Counts the unfinished things that a task waits for.
     private mutating func release(_ task: Int) {
         missing[task] -= 1
         if missing[task] > 0 { return }

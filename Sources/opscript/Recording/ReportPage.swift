@@ -1,7 +1,7 @@
 /// The page that `--report` writes and `--status` serves.
 ///
-/// It has the data of the run in it, or else gets them from the server of the status page, again and again. Otherwise it loads nothing: its
-/// policy forbids that. `ReportPage.style` and `ReportPage.script` are in files of their own.
+/// The page of a report contains the data of the run. The page of the status server gets them from that server each second. It loads
+/// nothing else: its policy forbids that. `ReportPage.style` and `ReportPage.script` are in files of their own.
 enum ReportPage {
     /// Writes the page of a run that has ended.
     static func write(_ data: RunData) {
@@ -10,7 +10,7 @@ enum ReportPage {
         writeEnd(to: data.file)
     }
 
-    /// Writes the page of a run that goes on.
+    /// Writes the page of a run that has not ended.
     static func writeLive(to file: OutputFile) {
         writeStart(to: file, connect: "'self'")
         file.append("null")

@@ -1,7 +1,7 @@
 import OpEngine
 import Reports
 
-/// The data of a run as JSON, which the page of `ReportPage` shows: of a whole run, or of the latest part of one that goes on.
+/// The data of a run as JSON, for the page of `ReportPage`: those of a whole run, or of the latest part of a run that has not ended.
 ///
 /// All texts of the run are in the JSON, in which `<` is escaped. The page's script puts them into text nodes only.
 struct RunData {
@@ -127,7 +127,7 @@ struct RunData {
         for attempt in log.attempts where log.isWorker(attempt.thread) || attempt.thread >= RunLog.firstSlotThread {
             tasks[Int(attempt.operation)].workerTime += attempt.busyTime
         }
-        // A group takes no time of its own: its members wait for its start, and what depends on it waits for its members.
+        // A group takes no time of its own: its members wait for its start, and its dependents wait for its members.
         let groups = groups
         var members: [Int: [Int]] = [:]
         for (index, operation) in operations.enumerated() {

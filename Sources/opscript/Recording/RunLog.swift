@@ -1,17 +1,17 @@
 import OpEngine
 
-/// What is known of a run: of all of it for the files that are written at its end, or of its latest part and of all operations that exist.
+/// The known facts of a run: all of them for the files that are written at its end, or its latest part and all unfinished operations.
 ///
-/// This is where the records of the engine become states of operations. `observers` write while the run goes on. Takes about 200 bytes for
-/// each operation. Equal names and lines are stored once.
+/// A log turns the records of the engine into states of operations. `observers` write during the run. Takes about 200 bytes for each
+/// operation. Equal names and lines are stored once.
 final class RunLog: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because one thread at a time uses a log. Another thread gets a log of its own from `latest`. What changes with
-    // each record needs no exclusivity checks, because observers only read.
+    // Safety: `@unchecked Sendable` because one thread at a time uses a log. Another thread gets a log of its own from `latest`. The
+    // variables that change with each record need no exclusivity checks, because observers only read.
 
     /// A queue, and how long it has held operations back so far.
     struct Queue {
         let number: Int
-        /// What somebody has called it.
+        /// The name that a user has given it.
         fileprivate(set) var givenName: String?
         fileprivate(set) var name: JSONText
         /// Whether the members of a group are in it.
@@ -94,7 +94,7 @@ final class RunLog: @unchecked Sendable {
     /// The errors of failed operations, each with its traceback.
     @safe @exclusivity(unchecked) private(set) var errors = TextTable()
     @safe @exclusivity(unchecked) private(set) var queues: [Queue] = []
-    /// The dependencies of all operations. Those of an operation that has neither started nor finished are not recorded.
+    /// The dependencies of all operations that have started or finished.
     @safe @exclusivity(unchecked) private(set) var edges: [(operation: Int32, dependency: Int32)] = []
     /// The attempts that have failed and were followed by another, in order of their ends.
     private(set) var attempts: [Attempt] = []
@@ -115,7 +115,7 @@ final class RunLog: @unchecked Sendable {
     private let observers: [any RunObserver]
     /// The thread of each worker, by its number.
     private var workerThreads: [Int: Int] = [:]
-    /// The operation that a record's number means now; -1 if there is none.
+    /// The operation that a record's number means now; -1 for none.
     @safe @exclusivity(unchecked) private var indices: [Int] = []
     /// The places of operations that were not added yet, by the records' numbers; -1 if there is none.
     @safe @exclusivity(unchecked) private var places: [Int32] = []
@@ -123,7 +123,7 @@ final class RunLog: @unchecked Sendable {
     @safe @exclusivity(unchecked) private var groupQueues: [Int: Int] = [:]
     /// The place that was recorded last: many operations are made in the same line.
     @safe @exclusivity(unchecked) private var lastPlace: (text: String, index: Int32) = ("", -1)
-    /// The number of operations with which `forget` does something.
+    /// The number of operations from which `forget` removes some.
     private var mostOperations = 2 * RunLog.latestCount
 
     /// Begins a log whose time 0 is `start`.
@@ -454,7 +454,7 @@ final class RunLog: @unchecked Sendable {
         return selected.sorted()
     }
 
-    /// Removes all operations but those at some indices, and the texts that no operation has any more.
+    /// Removes all operations except those at some indices, and the texts that no operation uses any more.
     private func keep(_ selected: [Int]) {
         var moved = [Int](repeating: -1, count: operations.count)
         for (new, old) in selected.enumerated() { moved[old] = new }

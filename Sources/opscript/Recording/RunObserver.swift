@@ -1,6 +1,6 @@
-/// Is told what happens in a recorded run while it happens.
+/// Receives the events of a recorded run during the run.
 ///
-/// All calls come on the recorder's thread, after the log has changed: `log.end` is the time, and `log.thread` the thread that has caused it.
+/// The recorder's thread makes all calls, after the log has changed: `log.end` is the time, and `log.thread` the thread that has caused it.
 protocol RunObserver: AnyObject {
     /// An operation was added, is in another phase, or has run on a worker of a cluster.
     ///

@@ -1,13 +1,13 @@
 import OpEngine
 
-/// An operation of a recorded run. Times are nanoseconds since the run began, and 0 for what never happened.
+/// An operation of a recorded run. Times are nanoseconds since the run began, and 0 for events that never happened.
 struct RunOperation {
-    /// How far the operation has come.
+    /// The phase of the operation.
     enum Phase: Int { case waiting, ready, running, open, betweenAttempts, finished }
 
     /// The place in the order in which all operations of the run were added.
     var serial = 0
-    /// The indices of texts and of an error of `RunLog`; nil if there is none.
+    /// The indices of texts and of an error of `RunLog`; nil without one.
     var name: Int32?
     var place: Int32?
     var error: Int32?

@@ -7,9 +7,9 @@ struct RunTotals {
     private(set) var failed = 0
     private(set) var cancelled = 0
     private(set) var executing = 0
-    /// The number of those that have succeeded because their work was done already.
+    /// The number of operations that have succeeded because their work was done already.
     private(set) var skipped = 0
-    /// How long the operations that have finished had run, and how long those that have started had waited.
+    /// The time that finished operations have run, and the time that started operations have waited.
     private(set) var runTimes = TimeHistogram()
     private(set) var waitTimes = TimeHistogram()
     /// The time in nanoseconds that operations have spent on workers without being blocked.

@@ -8,7 +8,7 @@ struct TimeHistogram {
         ("7200", 7_200_000_000_000),
     ]
 
-    /// The number of times above the limit before and up to the limit with the same index; the last one is of those above all limits.
+    /// The number of times above the previous limit and up to the limit with the same index. The last number counts times above all limits.
     private var counts = [Int](repeating: 0, count: limits.count + 1)
     /// The sum of the times.
     private(set) var sum: UInt64 = 0

@@ -1,6 +1,6 @@
 import OpEngine
 
-/// The events of a trace in JSON, each in a line of its own. Knows nothing of what came before.
+/// The events of a trace in JSON, each in a line of its own. Keeps nothing of earlier events.
 struct TraceEvents {
     let file: OutputFile
 
@@ -151,7 +151,7 @@ struct TraceEvents {
         file.append("\"}")
     }
 
-    /// An operation that goes on without a thread.
+    /// An operation that executes without a thread.
     func writeAsynchronous(_ operation: borrowing RunOperation, in log: RunLog) {
         beginHalf("b", of: operation, at: operation.returned)
         file.append("asynchronous\",\"args\":{\"operation\":")

@@ -6,7 +6,8 @@ import OpEngine
 final class TraceWriter: RunObserver {
     /// The shortest time between two samples of the counters.
     private static let counterInterval: UInt64 = 100_000
-    /// The track of the first program. Those of threads and of a cluster's slots have the number that an operation has for them, and one more.
+    /// The track of the first program. Threads and the slots of a cluster have the tracks before it: the number that an operation has for
+    /// them, and one more.
     private static let firstProgramTrack = 2_000_000
 
     /// A group: whether its box has a name, and whether each row below its own has a member now.
@@ -15,7 +16,7 @@ final class TraceWriter: RunObserver {
         var rows: [Bool] = []
     }
 
-    // Safety: what changes with each operation needs no exclusivity checks, because nothing that a method calls leads back here.
+    // Safety: the variables that change with each operation need no exclusivity checks, because no method calls code that leads back here.
 
     private let file: OutputFile
     private let events: TraceEvents
@@ -42,14 +43,14 @@ final class TraceWriter: RunObserver {
         file.flush()
     }
 
-    /// Writes what is still open, and closes the file. Call this once the log has finished.
+    /// Writes the open events, and closes the file. Call this once the log has finished.
     func finish(_ log: RunLog) {
         for number in log.programs.keys.sorted() { programEnded(number, "running at the end", in: log) }
         writeCounters(at: log.end)
         file.close()
     }
 
-    /// Writes what is in the buffer, so that the file shows the run up to now.
+    /// Writes the contents of the buffer, so that the file shows the run up to now.
     func flush() { file.flush() }
 
     // MARK: Operations
@@ -68,7 +69,7 @@ final class TraceWriter: RunObserver {
         if log.end >= lastCounters + TraceWriter.counterInterval { writeCounters(at: log.end) }
     }
 
-    /// Writes what has ended with the phase of an operation.
+    /// Writes the events that have ended with the phase of an operation.
     private func write(_ old: RunOperation, before new: RunOperation, in log: RunLog) {
         let isAtEnd = new.phase == .finished && new.outcome == nil
         switch old.phase {

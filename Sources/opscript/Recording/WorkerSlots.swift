@@ -1,6 +1,6 @@
-/// The rows on which operations are shown that workers of a cluster have run: one for each that a worker runs at once.
+/// The rows of operations that workers of a cluster have run: one row for each operation that a worker runs at once.
 ///
-/// Workers do not say in which of their slots an operation ran, so it gets one here that was free.
+/// A worker does not report the slot of an operation, so the operation gets a slot that was free.
 struct WorkerSlots: Sendable {
     /// A row.
     struct Slot {
@@ -33,7 +33,7 @@ struct WorkerSlots: Sendable {
     /// The number of workers.
     var workerCount: Int { workers.count }
 
-    /// Finds a slot for an operation. Operations come in the order in which they have ended, or nearly so.
+    /// Finds a slot for an operation. Call it for operations in the order in which they have ended, or nearly so.
     ///
     /// - Parameters:
     ///   - slotCount: the number of operations that the worker runs at once; 0 if that is unknown.

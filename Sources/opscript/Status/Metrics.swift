@@ -1,7 +1,7 @@
 import Glibc
 import LuaBindings
 
-/// What the status page serves at `/metrics`, in the text format of Prometheus.
+/// The metrics that the status page serves at `/metrics`, in the text format of Prometheus.
 struct Metrics {
     /// The most queues that are listed: those with the most operations.
     private static let queueCount = 100
@@ -96,7 +96,7 @@ struct Metrics {
         text += "\(name)_bucket{le=\"+Inf\"} \(all)\n\(name)_sum \(Metrics.seconds(times.sum))\n\(name)_count \(all)\n"
     }
 
-    /// The value of a label. A name may have anything in it.
+    /// The value of a label. A name may have any character.
     private static func label(_ name: String) -> String {
         name.unicodeScalars.prefix(200).reduce(into: "") { label, scalar in
             switch scalar {

@@ -6,7 +6,7 @@ struct StatusAddress {
     /// 0 for a free port.
     let port: Int
 
-    /// Parses `PORT`, `ADDRESS:PORT` or `[ADDRESS]:PORT`. Nil for anything else.
+    /// Parses `PORT`, `ADDRESS:PORT` or `[ADDRESS]:PORT`. Nil for another text.
     init?(_ text: String) {
         let (host, port) = StatusAddress.split(text) ?? ("127.0.0.1", text)
         guard !port.isEmpty, port.utf8.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }), let number = UInt16(port) else {
@@ -17,7 +17,7 @@ struct StatusAddress {
         guard unsafe ch_is_address(self.host) else { return nil }
     }
 
-    /// The parts of `HOST:PORT`, the host without brackets. Nil if there is no port.
+    /// The parts of `HOST:PORT`, the host without brackets. Nil without a port.
     static func split(_ text: String) -> (host: String, port: String)? {
         guard let colon = text.lastIndex(of: ":"), !text.hasSuffix("]") else { return nil }
         let host = text[..<colon]

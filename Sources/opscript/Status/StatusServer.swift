@@ -3,7 +3,7 @@ import Glibc
 import LuaBindings
 import Synchronization
 
-/// Serves the page about a run while it goes on, and metrics. Its thread sleeps unless somebody asks.
+/// Serves the page about a run during the run, and metrics. Its thread sleeps unless a client asks.
 ///
 /// The recorder's thread passes on a part of its log when a client waits for it, once a second for those that have the page open. Everything
 /// else happens on the server's thread, which waits for no client.
@@ -113,7 +113,7 @@ import Synchronization
         unsafe ch_stop(server, StatusServer.lastMilliseconds)
     }
 
-    /// Sends a part to those who wait for it.
+    /// Sends a part to the waiting clients.
     private func publish(
         _ part: RunLog, isLast: Bool, workers: RunMonitor.Workers, clusters: RunMonitor.Clusters?, to server: OpaquePointer
     ) {

@@ -5,7 +5,7 @@ struct Pipe: Sendable {
     private let read: Int32
     private let write: Int32
 
-    /// Nil if there are no descriptors left.
+    /// Nil if the process has no descriptors left.
     init?() {
         var ends: [Int32] = [-1, -1]
         guard unsafe pipe(&ends) == 0 else { return nil }
