@@ -23,7 +23,8 @@ struct ch_request {
     const char *method, *path;
     ch_request *next, **link; // the list of requests
     bool is_stream, is_suspended, has_waited, is_answered;
-    // Of a stream: the message that is being sent, what of it was sent, and the number of the last message that was begun.
+    // Of a stream: the message that is being sent, the number of its bytes that were sent, and the number of the last message that was
+    // begun.
     message *sending;
     size_t sent;
     unsigned long number;
@@ -207,7 +208,7 @@ void ch_reply(ch_request *request, unsigned status, const char *type, const void
 }
 
 void ch_wait(ch_request *request) {
-    // Nobody would resume it any more.
+    // A stopping server would never resume it.
     if (request->server->is_stopping) return ch_reply(request, MHD_HTTP_SERVICE_UNAVAILABLE, "text/plain", "", 0);
     request->has_waited = true;
     suspend(request);
@@ -221,7 +222,7 @@ void ch_stream(ch_request *request) {
     send_response(request, MHD_HTTP_OK, "text/event-stream", MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_stream, request, NULL));
 }
 
-// MARK: what the clients wait for
+// MARK: the waits of the clients
 
 ch_demand ch_current_demand(const ch_server *server) {
     ch_demand demand = {0};

@@ -14,7 +14,7 @@ bool loop_post(cio_loop *loop, command *command) {
         else
             loop->last->next = command;
         loop->last = command;
-        // The lock keeps the loop from closing this handle meanwhile.
+        // The lock keeps the loop from closing this handle during the call.
         if (was_empty) uv_async_send(&loop->wake);
     }
     pthread_mutex_unlock(&loop->lock);

@@ -28,8 +28,8 @@ struct cio_loop {
     uv_async_t wake;
     cio_timer *timers;
     cio_process *processes;
-    sem_t none_left;   // counts up when somebody waits for that, and there is no process
-    bool is_awaited;   // somebody waits
+    sem_t none_left;   // counts up when a thread waits for that, and no process is left
+    bool is_awaited;   // a thread waits
     bool is_ending;    // processes are being ended
     bool is_stopping;  // timers are cancelled as well
 };
@@ -43,7 +43,7 @@ bool loop_post(cio_loop *loop, command *command);
 void loop_retain(cio_loop *loop);
 void loop_release(cio_loop *loop);
 
-/// On the loop's thread: checks whether no processes are left. If so, tells whoever waits for that, and closes a stopping loop.
+/// On the loop's thread: checks whether no processes are left. If so, wakes the thread that waits for that, and closes a stopping loop.
 void loop_process_has_gone(cio_loop *loop);
 
 /// On the loop's thread. Cancel all timers; end all processes.

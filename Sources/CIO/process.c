@@ -47,7 +47,7 @@ struct cio_process {
     uv_timer_t timer;  // first the timeout, then the checks of the group
     uint64_t timeout;  // milliseconds; 0: none
     uint64_t kill_at;  // milliseconds on the clock of uv_now
-    uint64_t scan_at;  // likewise: when to look next whether anybody of the group lives
+    uint64_t scan_at;  // likewise: when to look next for living members of the group
     bool is_input_open, is_exit_open, is_timer_open;
     bool is_ending, was_killed;
     bool has_reported;  // the result is complete and final
@@ -134,7 +134,7 @@ static void on_tick(uv_timer_t *timer) {
     uint64_t now = uv_now(&process->loop->uv);
     bool is_group_gone = process->is_reaped && kill(-process->pid, 0) != 0 && errno == ESRCH;
     if (process->is_reaped && !is_group_gone && now >= process->scan_at) {
-        // Whoever inherits the dead members may never reap them.
+        // The process that inherits the dead members may never reap them.
         is_group_gone = !group_lives(process->pid);
         uv_update_time(&process->loop->uv);
         process->scan_at = uv_now(&process->loop->uv) + SCAN_PAUSE * (uv_now(&process->loop->uv) - now + 1);

@@ -23,7 +23,7 @@ bool spawn(const cio_program *program, child *child, cio_start_error *error);
 /// them with posix_spawnattr_destroy. Returns an errno.
 int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes);
 
-/// Opens a pidfd for a child that has just been started; kills the child's group if there is no descriptor left. Returns an errno.
+/// Opens a pidfd for a new child; kills the child's group if the process has no descriptor left. Returns an errno.
 int watch_child(pid_t pid, int *pidfd);
 
 void close_descriptor(int *descriptor);

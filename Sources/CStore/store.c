@@ -56,7 +56,7 @@ void cstore_wait_for_tick(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t end = nanoseconds(now);
-    // Half of the shortest tick. If somebody sets the clock back, the wait ends nevertheless.
+    // Half of the shortest tick. If the clock is set back, the wait ends nevertheless.
     const struct timespec pause = { .tv_nsec = 500000 };
     for (int i = 0; i < 100 && cstore_file_clock() <= end; i++) nanosleep(&pause, NULL);
 }

@@ -113,7 +113,7 @@ static void suspend(const struct termios *cooked) {
 
 static struct termios cooked;
 
-// Handles what signals and the pump have requested.
+// Handles the requests of signals and of the pump.
 static void look_at_notice(void) {
     ct_clear_notice();
     if (atomic_exchange(&ct_was_continued, false)) set_raw(false);
@@ -126,7 +126,7 @@ static void look_at_notice(void) {
     }
 }
 
-// One byte at a time: what follows the line may be for the script.
+// One byte at a time, because the bytes after the line may be for the script.
 static int read_byte(unsigned char *byte) {
     ssize_t count = read(STDIN_FILENO, byte, 1);
     return count == 1 ? 1 : count < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : -1;

@@ -41,7 +41,7 @@ static int rows_above;             // of the cursor, in the prompt
 static char status[4096];
 static size_t status_count;
 static bool at_row_start = true;
-static char tail[TAIL];            // an unfinished line, held back until its newline comes
+static char tail[TAIL];            // an unfinished line, held back until its newline arrives
 static size_t tail_count;
 static bool is_tail_shown;         // the beginning of a line is on the screen, so the status waits for its end
 
@@ -427,7 +427,7 @@ void ct_relay_end(void) {
         close(saved[i]);
         saved[i] = -1;
     }
-    synchronize(1000);  // for threads that wrote meanwhile
+    synchronize(1000);  // for threads that wrote at the same time
     if (!atomic_exchange(&is_active, false)) return;
     signal_event(stop_pump);
     // The exiting thread may be inside the prompt, with the lock held.

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/// Held while something is written to the terminal.
+/// Held during a write to the terminal.
 void ct_lock(void);
 void ct_unlock(void);
 

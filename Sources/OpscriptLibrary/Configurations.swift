@@ -1,7 +1,7 @@
 public import COpscript
 import LuaBindings
 
-/// What C sees of settings.
+/// The object behind `opscript_configuration`.
 // Safety: the header says that one thread at a time uses a configuration.
 final class ConfigurationObject: @unchecked Sendable {
     private var settings = Runtime.Configuration()

@@ -2,7 +2,7 @@ public import COpscript
 import LuaBindings
 import OpEngine
 
-/// The functions about what waits for the main state, and about all operations of a runtime.
+/// The functions that run work for the main state, and those for all operations of a runtime.
 
 /// `opscript_drain`
 @_cdecl("opscript_drain")

@@ -30,7 +30,7 @@ enum Ended: Error {
     case interrupted
 }
 
-/// What C sees of an error.
+/// The object behind `opscript_error`.
 // Safety: the header says that one thread at a time uses an error. Only `value` changes.
 final class ErrorObject: @unchecked Sendable {
     let kind: opscript_error_kind
@@ -119,7 +119,7 @@ extension OperationError {
 /// Where a caller in C wants an error.
 public typealias ErrorPlace = UnsafeMutablePointer<OpaquePointer?>
 
-/// Calls `body`. Makes an error for C of what it throws, and returns nil then.
+/// Calls `body`. If it throws, makes an error for C and returns nil.
 ///
 /// - Parameter function: the function in C, for messages.
 func reporting<Result>(_ function: String, to place: ErrorPlace?, _ body: () throws -> Result) -> Result? {

@@ -1,7 +1,7 @@
 import LuaBindings
 import OpEngine
 
-/// What C sees of several values.
+/// The object behind `opscript_list`.
 // Safety: the header says that one thread at a time uses a list.
 final class ListObject: @unchecked Sendable {
     fileprivate(set) var values: [ValueObject]

@@ -3,7 +3,7 @@
 /// A reference that the caller in C owns.
 func retained(_ object: some AnyObject) -> OpaquePointer { OpaquePointer(Unmanaged.passRetained(object).toOpaque()) }
 
-/// A reference that is valid as long as somebody else owns the object.
+/// A reference that is valid as long as another owner keeps the object.
 func borrowed(_ object: some AnyObject) -> OpaquePointer { OpaquePointer(Unmanaged.passUnretained(object).toOpaque()) }
 
 /// The object at an address; nil for NULL.
@@ -13,7 +13,7 @@ func object<Object: AnyObject>(_ reference: OpaquePointer?, as type: Object.Type
 
 /// The object at an address.
 ///
-/// - Parameter what: what the header calls the argument.
+/// - Parameter what: the name of the argument in the header.
 func require<Object: AnyObject>(_ reference: OpaquePointer?, _ what: String, as type: Object.Type = Object.self) throws -> Object {
     guard let object = object(reference, as: type) else { throw Misuse("\(what) is NULL") }
     return object

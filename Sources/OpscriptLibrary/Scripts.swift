@@ -94,7 +94,7 @@ public func newFunction(
 @_cdecl("opscript_function_free")
 public func freeFunction(_ function: OpaquePointer?) { release(function, as: FunctionObject.self) }
 
-/// What C sees of a Lua function.
+/// The object behind `opscript_function`.
 final class FunctionObject: Sendable {
     let function: LuaFunction
 

@@ -2,7 +2,7 @@ import Glibc
 
 /// Bytes with a zero after them, which C may read as long as this object lives.
 final class CText: Sendable {
-    // Safety: nobody writes to it after `init`.
+    // Safety: no code writes to it after `init`.
     nonisolated(unsafe) let bytes: UnsafeMutablePointer<CChar>
     let count: Int
 

@@ -1,4 +1,4 @@
-/// Used where there is no way to say that there is no limit: thirty years.
+/// Stands for no limit in calls that need one: thirty years.
 let longest = Duration.seconds(1_000_000_000)
 
 /// A time of C; nil for no limit.

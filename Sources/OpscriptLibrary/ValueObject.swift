@@ -1,9 +1,9 @@
 import LuaBindings
 
-/// What C sees of a value. It keeps what C has borrowed from it: the bytes of a string, the fields of a table.
+/// The object behind `opscript_value`. It keeps the bytes of a string and the fields of a table that C has borrowed.
 // Safety: the header says that one thread at a time uses a value. `nothing` never changes.
 final class ValueObject: @unchecked Sendable {
-    /// Nil, for places where there is nothing.
+    /// Nil, for fields and elements that do not exist.
     static let nothing = ValueObject(.nil)
 
     private(set) var value: LuaValue
@@ -105,7 +105,7 @@ extension LuaValue {
         return self
     }
 
-    /// The same, or nil for what cannot be a key.
+    /// The same; nil for a value that cannot be a key.
     fileprivate var asPossibleKey: LuaValue? {
         switch self {
         case .nil, .other: nil
@@ -114,6 +114,6 @@ extension LuaValue {
         }
     }
 
-    /// What becomes nil in Lua is nil.
+    /// The value; nil for one that Lua stores as nil.
     fileprivate var storable: LuaValue { if case .other = self { .nil } else { self } }
 }

@@ -4,7 +4,7 @@ import Glibc
 import LuaBindings
 import Reports
 
-/// What `require "opscript"` calls, behind `luaopen_opscript`: pushes the module, or a message, and returns the status.
+/// Carries out `require "opscript"`, behind `luaopen_opscript`: pushes the module, or a message, and returns the status.
 @_cdecl("opscript_module_open")
 func openModule(_ lua: OpaquePointer, _ setsStatus: Bool) -> Int32 {
     if unsafe clua_push_adopted_module(lua) { return LUA_OK }
@@ -15,7 +15,7 @@ func openModule(_ lua: OpaquePointer, _ setsStatus: Bool) -> Int32 {
 
 /// The end of an interpreter that has loaded the module.
 enum Interpreter {
-    /// Runs what is left and reports what went wrong, as the command does after a script.
+    /// Runs the remaining operations and reports errors, as the command does after a script.
     static func end(_ runtime: Runtime, setsStatus: Bool) {
         if runtime.mainStateExits {
             runtime.interruptAllOperations()
@@ -28,7 +28,7 @@ enum Interpreter {
         if let status = runtime.requestedExitStatus { exit(runtime, status) }
         if let ending, !report(ending), setsStatus { opscript_module_fail_process() }
         if signal != nil { runtime.interruptAllOperations() }
-        // What a timer or an observer has begun gets a moment to end.
+        // The work of timers and observers gets a moment to end.
         stop(runtime, deadline: .seconds(signal == nil ? 2 : 5))
         if let signal {
             Glibc.signal(signal, SIG_DFL)

@@ -1,8 +1,7 @@
 // A small HTTP server by libmicrohttpd, some of whose functions are variadic and cannot be called from Swift.
 //
-// The server has no thread. The host calls `ch_run` in a loop, and everything happens in there: requests are read, the host answers them, and
-// answers are written as far as the sockets take them. A client that does not read therefore delays nobody. All functions except `ch_wake` are
-// for that one thread.
+// The server has no thread. The host calls `ch_run` in a loop. This call reads requests, has the host answer them, and writes answers as
+// far as the sockets take them. So a client that does not read delays no other. All functions except `ch_wake` are for that one thread.
 #ifndef CHTTP_H
 #define CHTTP_H
 
@@ -12,7 +11,7 @@
 typedef struct ch_server ch_server;
 typedef struct ch_request ch_request;
 
-/// Answers a request through `ch_reply`, `ch_wait` or `ch_stream`, of which it calls one.
+/// Answers a request. Calls one of `ch_reply`, `ch_wait` and `ch_stream`.
 typedef void (*ch_answer)(void *context, ch_request *request);
 
 // MARK: addresses
@@ -33,14 +32,14 @@ int ch_port(int listener);
 /// closed.
 ch_server *ch_start(int listener, ch_answer answer, void *context);
 
-/// Waits until something happens, but at most so many milliseconds (-1: any time), and handles it.
+/// Waits for an event, at most so many milliseconds (-1: any time), and handles it.
 void ch_run(ch_server *server, int milliseconds);
 
 /// Makes `ch_run` return. From any thread, until `ch_free`.
 void ch_wake(ch_server *server);
 
-/// Ends all streams after what they have yet to send, waits at most so many milliseconds for that, and closes all connections. Only `ch_wake` and
-/// `ch_free` may be called after it.
+/// Sends the rest of all streams, for at most so many milliseconds, and closes all connections. Only `ch_wake` and `ch_free` may be called
+/// after it.
 void ch_stop(ch_server *server, int milliseconds);
 
 void ch_free(ch_server *server);
@@ -63,14 +62,14 @@ void ch_wait(ch_request *request);
 /// Whether the host has called `ch_wait` for this request.
 bool ch_has_waited(const ch_request *request);
 
-/// Answers with an endless stream of server-sent events: what `ch_publish` publishes from now on. A client that is slow misses some of them.
+/// Answers with an endless stream of server-sent events: the bytes of each later `ch_publish`. A client that is slow misses some of them.
 void ch_stream(ch_request *request);
 
-// MARK: what the clients wait for
+// MARK: the waits of the clients
 
-/// What requests wait for.
+/// The present waits of requests.
 typedef struct ch_demand {
-    /// A request waits, or a stream has not sent anything yet.
+    /// A request waits, or a stream has not sent its first message yet.
     bool is_urgent;
     /// The number of streams.
     int streams;

@@ -58,7 +58,7 @@ typedef struct cio_output {
     const char *path;  // CIO_FILE: created or truncated; relative to the caller's directory
 } cio_output;
 
-/// A program to run. cio_process_start copies what it needs.
+/// A program to run. cio_process_start copies the strings.
 typedef struct cio_program {
     const char *const *arguments;    // NULL-terminated; the first is the program, searched in PATH unless it has a slash
     const char *const *environment;  // NULL-terminated; "NAME=value" sets a variable, "NAME" removes one of the caller's
@@ -110,7 +110,7 @@ void cio_process_release(cio_process *process);
 /// A process that serves this one. It has its ends of the sockets as descriptors 3 and 4.
 typedef struct cio_worker {
     int process;
-    int pidfd;    // names the process, whoever else waits for children
+    int pidfd;    // names the process, even if other code waits for children
     int socket;   // for messages: a stream
     int control;  // for packets
 } cio_worker;

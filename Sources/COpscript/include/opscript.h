@@ -13,17 +13,17 @@
    These rules hold for every function:
 
    Ownership. A pointer to a const object is borrowed; its comment says how long it is valid. Any other object that a function returns
-   belongs to the caller, who frees it with the function for its type. Arguments stay the caller's: what is kept is copied. Objects may
-   be freed in any order, the runtime first or last. Freeing NULL does nothing.
+   belongs to the caller, who frees it with the function for its type. Arguments stay the caller's: a function that keeps one copies it.
+   Objects may be freed in any order, the runtime first or last. Freeing NULL does nothing.
 
    Errors. A function with the parameter `error` returns NULL or false when it fails. If `error` is not NULL, it then points to a new error,
    and is not written to otherwise. A call that a caller should not make, such as one with NULL where an object is needed, is an error of the
-   kind OPSCRIPT_MISUSE and has no other effect. Functions without that parameter accept NULL, and return 0, false or NULL for it. Nothing
-   is thrown or jumped across these functions, and a callback must not leave with longjmp or a C++ exception either.
+   kind OPSCRIPT_MISUSE and has no other effect. Functions without that parameter accept NULL, and return 0, false or NULL for it. These
+   functions neither throw nor jump, and a callback must not leave with longjmp or a C++ exception either.
 
    Threads. A runtime has a main state, which runs scripts and belongs to no thread. Functions marked "Enters" enter it: one thread at a time
-   may be inside, today one and tomorrow another. Entering while another thread is inside, or from an operation's own thread, is an error of
-   the kind OPSCRIPT_MISUSE, since it may be a data race of the program: guard the runtime with a lock. (The Swift API ends the process
+   may be inside, and different threads may take turns. If another thread is inside, or an operation's own thread enters, the call is an error
+   of the kind OPSCRIPT_MISUSE, since it may be a data race of the program: guard the runtime with a lock. (The Swift API ends the process
    instead.) A host function that the thread inside calls may enter again. Functions marked "Any thread" may be called at any time, also by
    callbacks and while another thread is inside. Values, lists, errors and configurations are used by one thread at a time. Different
    runtimes are independent.
@@ -70,17 +70,17 @@ const char *opscript_version(void);
 typedef struct opscript_configuration opscript_configuration;
 /* A main Lua state, and workers that run operations. */
 typedef struct opscript_runtime opscript_runtime;
-/* What went wrong. */
+/* An error: its kind, its message, and its place. */
 typedef struct opscript_error opscript_error;
 /* A Lua value: a copy, which belongs to no runtime and outlives all of them. */
 typedef struct opscript_value opscript_value;
 /* Any number of values: the arguments or the results of a call. */
 typedef struct opscript_list opscript_list;
-/* A Lua function, copied together with what it captures. */
+/* A Lua function, copied together with its captured values. */
 typedef struct opscript_function opscript_function;
 /* A reference to an operation: work that a thread of a runtime does once. */
 typedef struct opscript_operation opscript_operation;
-/* What scripts see of objects of the program. */
+/* The functions and properties of objects of the program. */
 typedef struct opscript_class opscript_class;
 /* A reference to a queue, which starts the operations that are added to it. */
 typedef struct opscript_queue opscript_queue;
@@ -93,14 +93,14 @@ typedef void (*opscript_destructor)(void *user_data);
    state calls it, so operations may call it on several threads at once. */
 typedef bool (*opscript_host_function)(void *user_data, const opscript_list *arguments, opscript_list *results);
 
-/* A function of the program that is the body of an operation. Otherwise like opscript_host_function. `operation` is valid during the call;
-   a body that takes long asks for its state, and returns when it is cancelled. */
+/* A function of the program that is the body of an operation. Otherwise like opscript_host_function. `operation` is valid during the
+   call. A long body checks the operation's state, and returns when it is cancelled. */
 typedef bool (*opscript_body)(void *user_data, const opscript_operation *operation, opscript_list *results);
 
-/* Takes what a script has written with one call. The bytes are valid during the call. It may be called on several threads at once. */
+/* Takes the output of one call in a script. The bytes are valid during the call. Several threads may call the sink at once. */
 typedef void (*opscript_sink)(void *user_data, const char *bytes, size_t length);
 
-/* Is told that something has happened. */
+/* Is called after an event. */
 typedef void (*opscript_notice)(void *user_data);
 
 /* Errors ------------------------------------------------------------------------------------------------------------ */
@@ -121,11 +121,11 @@ typedef enum opscript_error_kind {
   OPSCRIPT_MISUSE        /* the program has called a function that it should not have called, or with the wrong arguments */
 } opscript_error_kind;
 
-/* What went wrong; OPSCRIPT_NO_ERROR for NULL. */
+/* The kind of the error; OPSCRIPT_NO_ERROR for NULL. */
 opscript_error_kind opscript_error_get_kind(const opscript_error *error);
 /* The message, valid as long as the error. A zero in it is shown as `\0`. */
 const char *opscript_error_message(const opscript_error *error);
-/* The stack at the raise, starting with `stack traceback:`; empty if there is none. Valid as long as the error. */
+/* The stack at the raise, starting with `stack traceback:`; empty without one. Valid as long as the error. */
 const char *opscript_error_traceback(const opscript_error *error);
 /* For OPSCRIPT_CONVERSION, the way to the value as Lua would write it, such as `rows[3].price`; otherwise empty. Valid as long as the
    error. */
@@ -134,7 +134,7 @@ const char *opscript_error_path(const opscript_error *error);
 const char *opscript_error_report(const opscript_error *error);
 /* Whether a syntax error is at the end of the source, so that more text could make it valid. */
 bool opscript_error_is_incomplete(const opscript_error *error);
-/* What the script has raised: usually the message, but a script may raise any value. Valid as long as the error. */
+/* The value that the script has raised: usually the message, but a script may raise any value. Valid as long as the error. */
 const opscript_value *opscript_error_value(const opscript_error *error);
 void opscript_error_free(opscript_error *error);
 
@@ -169,10 +169,10 @@ opscript_value *opscript_value_new_queue(const opscript_queue *queue);
 opscript_value *opscript_value_copy(const opscript_value *value);
 void opscript_value_free(opscript_value *value);
 
-/* What a value is; OPSCRIPT_NIL for NULL. */
+/* The type of a value; OPSCRIPT_NIL for NULL. */
 opscript_type opscript_value_get_type(const opscript_value *value);
-/* Each stores what the value is and returns true, or returns false if it is something else. Nothing is converted, except that an integer is
-   also a number. `result` may be NULL. */
+/* Each stores the value and returns true, or returns false if the value has another type. They convert nothing, except that an integer
+   is also a number. `result` may be NULL. */
 bool opscript_value_get_boolean(const opscript_value *value, bool *result);
 bool opscript_value_get_integer(const opscript_value *value, int64_t *result);
 bool opscript_value_get_number(const opscript_value *value, double *result);
@@ -188,8 +188,8 @@ const char *opscript_value_describe(const opscript_value *value);
 /* Whether both have the same type and the same content. NULL is nil. */
 bool opscript_value_equal(const opscript_value *left, const opscript_value *right);
 
-/* Tables. What the first four return is valid until the table that was asked is freed or changed. It is nil, never NULL, where there is
-   nothing, and for what is no table. */
+/* Tables. The results of the first four functions are valid until the table is freed or changed. A missing value is nil, never NULL. So
+   are the values of a value that is no table. */
 
 /* The value at a key. */
 const opscript_value *opscript_value_get(const opscript_value *table, const opscript_value *key);
@@ -197,8 +197,8 @@ const opscript_value *opscript_value_get(const opscript_value *table, const opsc
 const opscript_value *opscript_value_field(const opscript_value *table, const char *name);
 /* The value at an index of an array, which begins with 1 as in Lua. */
 const opscript_value *opscript_value_element(const opscript_value *table, int64_t index);
-/* The value of the type `type` that a path such as `rows[3].price` leads to; the empty path leads to `root`. An integer also fits
-   OPSCRIPT_NUMBER. NULL and an error of the kind OPSCRIPT_CONVERSION, with the path, if there is another value. */
+/* The value of the type `type` at the end of a path such as `rows[3].price`; the empty path leads to `root`. An integer also fits
+   OPSCRIPT_NUMBER. For a value of another type, returns NULL and an error of the kind OPSCRIPT_CONVERSION with the path. */
 const opscript_value *opscript_value_find(
   const opscript_value *root, const char *path, opscript_type type, opscript_error **error);
 /* The number of fields of a table; 0 for another value. */
@@ -243,26 +243,26 @@ void opscript_configuration_set_operation_memory_limit(opscript_configuration *c
 void opscript_configuration_set_host_adds_operations(opscript_configuration *configuration, bool value);
 /* Whether LUA_PATH and the related environment variables are ignored. The default is false. */
 void opscript_configuration_set_ignores_environment(opscript_configuration *configuration, bool value);
-/* Takes what scripts write to stdout, in place of the process's stdout. */
+/* Takes the output of scripts on stdout, in place of the process's stdout. */
 void opscript_configuration_set_output(
   opscript_configuration *configuration, opscript_sink sink, void *user_data, opscript_destructor destroy);
-/* Takes what scripts write to stderr, warnings, and reports of callbacks that failed. */
+/* Takes the output of scripts on stderr, warnings, and reports of callbacks that failed. */
 void opscript_configuration_set_error_output(
   opscript_configuration *configuration, opscript_sink sink, void *user_data, opscript_destructor destroy);
 /* The templates where `require` looks for modules in Lua, such as `/usr/share/app/?.lua`; with the count 0, nowhere. */
 void opscript_configuration_set_module_paths(opscript_configuration *configuration, const char *const *paths, size_t count);
 /* The same for modules in C. */
 void opscript_configuration_set_c_module_paths(opscript_configuration *configuration, const char *const *paths, size_t count);
-/* Is asked by `require` before it looks for files. Its argument is the name of the module; its result is the source, or nothing if there is
-   no such module. It must return the same source each time. */
+/* `require` calls the loader before it looks for files. The argument is the name of the module; the result is the source, or nothing if
+   the module does not exist. The loader must return the same source each time. */
 void opscript_configuration_set_module_loader(
   opscript_configuration *configuration, opscript_host_function loader, void *user_data, opscript_destructor destroy);
-/* A script that runs in each Lua state before anything else. */
+/* A script that runs in each Lua state before all others. */
 void opscript_configuration_set_prelude(opscript_configuration *configuration, const char *source, size_t length);
 /* The seed of `math.random` in each state. The default is a random one. */
 void opscript_configuration_set_random_seed(opscript_configuration *configuration, uint64_t seed);
 
-/* What scripts may use at most. A *run* is one call that enters, with all operations, timers and callbacks that come of it. */
+/* The limits of scripts. A *run* is one call that enters, with all operations, timers and callbacks that it causes. */
 typedef enum opscript_limit {
   OPSCRIPT_OPERATION_SECONDS = 0, /* that an operation's function may run, waits included */
   OPSCRIPT_OPERATION_INSTRUCTIONS,
@@ -279,37 +279,38 @@ typedef enum opscript_limit {
   OPSCRIPT_CHANNEL_BYTES  /* of the values that wait in all channels */
 } opscript_limit;
 
-/* Sets a limit; INFINITY removes it. By default there is none. Exceeding time or instructions stops the code, and its error has the kind
-   OPSCRIPT_TIME or OPSCRIPT_INSTRUCTIONS; exceeding another limit is an error in the script, which names the limit. */
+/* Sets a limit; INFINITY removes it. By default scripts have no limits. Code that exceeds time or instructions is stopped, and its error
+   has the kind OPSCRIPT_TIME or OPSCRIPT_INSTRUCTIONS. An excess of another limit is an error in the script, which names the limit. */
 void opscript_configuration_set_limit(opscript_configuration *configuration, opscript_limit limit, double value);
-/* For scripts that nobody has read: nothing but the language and what computes; all limits above but those of instructions, because time is
-   limited; and 128 MB for each Lua state. Single limits may be set afterwards. */
+/* For scripts of authors that you do not trust: leaves only the language and functions that compute, sets all limits above except those
+   of instructions, because time is limited, and limits each Lua state to 128 MB. Single limits may be set afterwards. */
 void opscript_configuration_set_untrusted(opscript_configuration *configuration);
-/* Runs the functions of operations in worker processes, one for each worker, instead of threads of this process. What ends such a process
-   costs the operation that it runs, and nothing else. `executable` is the path of the installed command `opscript-worker`; with NULL,
-   opscript_runtime_new looks for it beside this program and in PATH, and reports if there is none. */
+/* Runs the functions of operations in worker processes, one for each worker, instead of threads of this process. If such a process ends,
+   only the operation that it runs fails. `executable` is the path of the installed command `opscript-worker`. With NULL,
+   opscript_runtime_new looks for it beside this program and in PATH, and reports if it is missing. */
 void opscript_configuration_set_worker_processes(opscript_configuration *configuration, const char *executable);
-/* Keeps finished work in a folder, so that operations with `memoize`, `inputs` or `outputs` need not do it again, in this run or in a later
-   one. Without a folder (NULL, the default), such operations are errors. It is made when the first work is recorded. Several processes may
-   use it. Whoever may write there decides what operations return, so it must belong to the program. */
+/* Keeps finished work in a folder, so that operations with `memoize`, `inputs` or `outputs` need not do it again, in this run or in a
+   later one. Without a folder (NULL, the default), such operations are errors. The folder is made when the first work is recorded.
+   Several processes may use it. A program that may write there decides the results of operations, so the folder must belong to your
+   program. */
 void opscript_configuration_set_store(opscript_configuration *configuration, const char *directory);
-/* The number of bytes that the store may take on the disk; 0, the default, for 2 GB. The work that was used least recently goes. */
+/* The number of bytes that the store may take on the disk; 0, the default, for 2 GB. The least recently used work is removed. */
 void opscript_configuration_set_store_limit(opscript_configuration *configuration, size_t bytes);
-/* What is done with finished work. */
+/* The use of finished work. */
 typedef enum opscript_store_mode {
-  OPSCRIPT_STORE_NORMAL = 0, /* what is there does not run */
+  OPSCRIPT_STORE_NORMAL = 0, /* work that is done does not run */
   OPSCRIPT_STORE_DRY_RUN,    /* no operation that asks the store runs; one that would run finishes without results */
-  OPSCRIPT_STORE_ALWAYS_RUN  /* everything runs and is recorded */
+  OPSCRIPT_STORE_ALWAYS_RUN  /* all operations run and are recorded */
 } opscript_store_mode;
 void opscript_configuration_set_store_mode(opscript_configuration *configuration, opscript_store_mode mode);
-/* Decisions about an operation that asks the store: its work is there; it runs, or would in a dry run; it has run, and will again. */
+/* Decisions about an operation that asks the store: it is skipped; it runs, or would in a dry run; it has run, and will run again. */
 typedef enum opscript_decision { OPSCRIPT_SKIPPED = 0, OPSCRIPT_RUNS, OPSCRIPT_NOT_RECORDED } opscript_decision;
-/* Is told about a decision. `name` is the operation's name, or else its first output, or the place of its function. `reason` says why it runs
-   or is not recorded, such as `input 'a.h' changed`; empty if it is skipped. The thread that runs the operation calls it, so there may be
-   several calls at once. The operation and the texts are valid during the call. */
+/* Is called with each decision. `name` is the operation's name, or else its first output, or the place of its function. `reason` tells
+   why it runs or is not recorded, such as `input 'a.h' changed`; empty if it is skipped. The thread that runs the operation makes the
+   call, so several calls may run at once. The operation and the texts are valid during the call. */
 typedef void (*opscript_explainer)(
   void *user_data, const opscript_operation *operation, const char *name, opscript_decision decision, const char *reason);
-/* NULL, the default, for nobody who is told. */
+/* With NULL, the default, no function is called. */
 void opscript_configuration_set_store_explainer(
   opscript_configuration *configuration, opscript_explainer explainer, void *user_data, opscript_destructor destroy);
 void opscript_configuration_free(opscript_configuration *configuration);
@@ -353,12 +354,12 @@ bool opscript_register(
   opscript_runtime *runtime, const char *name, opscript_host_function function, void *user_data, opscript_destructor destroy,
   opscript_error **error);
 
-/* What a member of a class is. */
+/* The kinds of members of a class. */
 typedef enum opscript_member {
   OPSCRIPT_FUNCTION = 0, /* a function of the class table, such as `new` */
   OPSCRIPT_METHOD,       /* a method; its first argument is the object */
   OPSCRIPT_GETTER,       /* reads a property; its argument is the object */
-  OPSCRIPT_SETTER,       /* assigns a property; its arguments are the object and the value. There must be a getter. */
+  OPSCRIPT_SETTER,       /* assigns a property; its arguments are the object and the value. The property needs a getter. */
   OPSCRIPT_METAMETHOD    /* such as `__add` or `__tostring`; either operand may be the object */
 } opscript_member;
 
@@ -377,21 +378,21 @@ opscript_value *opscript_value_new_object(const opscript_class *class_, void *ob
 void *opscript_value_object(const opscript_value *value, const opscript_class *class_);
 void opscript_class_free(opscript_class *class_);
 
-/* Runs what waits for the main state and is there now: callbacks, operations of the main queue, timers. Stops after `limit` of them (0 for no
-   limit) or after `seconds`. `more`, which may be NULL, tells whether something is left. Enters. */
+/* Runs the present work for the main state: callbacks, operations of the main queue, timers. Stops after `limit` of them (0 for no
+   limit) or after `seconds`. `more`, which may be NULL, is set to whether work is left. Enters. */
 bool opscript_drain(opscript_runtime *runtime, size_t limit, double seconds, bool *more, opscript_error **error);
-/* A file descriptor that becomes readable when there is something to drain. It belongs to the runtime: do not read from it. -1 for NULL and
+/* A file descriptor that becomes readable when opscript_drain has work. It belongs to the runtime: do not read from it. -1 for NULL and
    when the runtime is closed. Any thread. */
 int opscript_wake_descriptor(const opscript_runtime *runtime);
-/* Calls `wake` when there is something to drain; NULL for nothing. It is called on the thread that causes this, which may be inside: it must
-   be cheap, and have the program call opscript_drain soon. Replaces and destroys an earlier one. Any thread. False for NULL and for a closed
-   runtime. */
+/* Calls `wake` when opscript_drain has work; NULL for no call. The thread that causes the work makes the call, and may be inside. So
+   `wake` must be cheap, and have the program call opscript_drain soon. Replaces and destroys an earlier one. Any thread. False for NULL
+   and for a closed runtime. */
 bool opscript_set_wake(opscript_runtime *runtime, opscript_notice wake, void *user_data, opscript_destructor destroy);
-/* Runs the remaining operations, callbacks and timers until nothing can happen any more. Returns one string for each thing that went wrong
-   and that nobody has read: the report of an operation that failed, or why one can never run. NULL and an error of the kind
-   OPSCRIPT_INTERRUPTED if a signal ended it. Enters. */
+/* Runs the remaining operations, callbacks and timers until all have ended. Returns one string for each error that no code has read: the
+   report of an operation that failed, or the reason why one can never run. NULL and an error of the kind OPSCRIPT_INTERRUPTED if a
+   signal ended it. Enters. */
 opscript_list *opscript_finish(opscript_runtime *runtime, opscript_error **error);
-/* Cancels the operations in all queues of the runtime. Bodies that run go on until they check for it. Any thread. */
+/* Cancels the operations in all queues of the runtime. Running bodies continue until they check for it. Any thread. */
 void opscript_cancel_all(opscript_runtime *runtime);
 /* The same, and stops the bodies in Lua that do not check for it. They fail with OPSCRIPT_INTERRUPTED. Any thread. */
 void opscript_interrupt_all(opscript_runtime *runtime);
@@ -399,7 +400,7 @@ void opscript_interrupt_all(opscript_runtime *runtime);
 size_t opscript_unfinished_count(const opscript_runtime *runtime);
 
 /* Operations -------------------------------------------------------------------------------------------------------- */
-/* Runs a script that returns one function, and copies that function together with the present values of what it captures. Parameters as in
+/* Runs a script that returns one function, and copies that function together with the present values of its captures. Parameters as in
    opscript_run. Enters. */
 opscript_function *opscript_function_new(
   opscript_runtime *runtime, const char *source, size_t length, const char *name, const opscript_list *arguments,
@@ -415,18 +416,18 @@ opscript_operation *opscript_operation_new_body(
   opscript_body body, void *user_data, opscript_destructor destroy, opscript_error **error);
 /* Another reference to the same operation. NULL for NULL. Any thread. */
 opscript_operation *opscript_operation_copy(const opscript_operation *operation);
-/* Gives up a reference. An operation in a queue goes on. Any thread. */
+/* Gives up a reference. An operation in a queue continues. Any thread. */
 void opscript_operation_free(opscript_operation *operation);
 /* Whether both refer to the same operation. Any thread. */
 bool opscript_operation_equal(const opscript_operation *left, const opscript_operation *right);
 
 /* The name in messages; NULL removes it. Any thread. */
 void opscript_operation_set_name(opscript_operation *operation, const char *name);
-/* The name; NULL if there is none. Owned by the caller: free it with opscript_string_free. Any thread. */
+/* The name; NULL without one. Owned by the caller: free it with opscript_string_free. Any thread. */
 char *opscript_operation_get_name(const opscript_operation *operation);
 void opscript_string_free(char *string);
 
-/* Makes `operation` wait until `dependency` has finished, in whatever way. A cycle is an error. Any thread. */
+/* Makes `operation` wait until `dependency` has finished with any outcome. A cycle is an error. Any thread. */
 bool opscript_operation_add_dependency(
   opscript_operation *operation, const opscript_operation *dependency, opscript_error **error);
 /* Calls `completion` once, on a thread of the runtime, when the operation has finished. An operation has one; NULL removes it. An error if it
@@ -452,12 +453,12 @@ opscript_operation_state opscript_operation_get_state(const opscript_operation *
 bool opscript_operation_is_cancelled(const opscript_operation *operation);
 /* The error of an operation that has failed, or that was interrupted; NULL for others. Any thread. */
 opscript_error *opscript_operation_get_error(const opscript_operation *operation);
-/* Blocks the thread until the operation has finished, at most for `deadline`. Inside a runtime it runs what waits for the main state
-   meanwhile, and outside it does not, so another thread must be inside or drain if the operation needs that. False and an error of the kind OPSCRIPT_TIMED_OUT if the time is over. The end may be a failure.
-   Any thread. */
+/* Blocks the thread until the operation has finished, at most for `deadline`. Inside a runtime, the wait runs work for the main state.
+   Outside it does not, so another thread must be inside or drain if the operation needs that work. False and an error of the kind
+   OPSCRIPT_TIMED_OUT if the time is over. The operation may have failed. Any thread. */
 bool opscript_operation_wait(opscript_operation *operation, double deadline, opscript_error **error);
-/* Waits inside the runtime until the operation has finished, at most for `deadline`, and runs what waits for the main state meanwhile.
-   Returns what the body has returned; NULL and the error of an operation that failed or was cancelled. Enters. */
+/* Waits inside the runtime until the operation has finished, at most for `deadline`, and runs work for the main state. Returns the
+   results of the body; NULL and the error of an operation that failed or was cancelled. Enters. */
 opscript_list *opscript_results(
   opscript_runtime *runtime, opscript_operation *operation, double deadline, opscript_error **error);
 
@@ -466,16 +467,16 @@ opscript_list *opscript_results(
 opscript_queue *opscript_queue_new(opscript_runtime *runtime, opscript_error **error);
 /* The main queue, whose operations run in the main state: while a call inside waits, and in opscript_drain. Any thread. */
 opscript_queue *opscript_queue_main(opscript_runtime *runtime, opscript_error **error);
-/* Gives up a reference. The operations in the queue go on. Any thread. */
+/* Gives up a reference. The operations in the queue continue. Any thread. */
 void opscript_queue_free(opscript_queue *queue);
 /* The name in messages; NULL removes it. Any thread. */
 void opscript_queue_set_name(opscript_queue *queue, const char *name);
-/* The name; NULL if there is none. Free it with opscript_string_free. Any thread. */
+/* The name; NULL without one. Free it with opscript_string_free. Any thread. */
 char *opscript_queue_get_name(const opscript_queue *queue);
 /* The maximum number of its operations that run at once: -1, the default, for as many as the runtime has workers. Other negative numbers are
    an error. Any thread. */
 bool opscript_queue_set_maximum(opscript_queue *queue, int count, opscript_error **error);
-/* The maximum; -1 if there is none. Any thread. */
+/* The maximum; -1 for none. Any thread. */
 int opscript_queue_get_maximum(const opscript_queue *queue);
 /* While it is suspended, the queue starts no operation. Any thread. */
 void opscript_queue_set_suspended(opscript_queue *queue, bool suspended);

@@ -1,4 +1,4 @@
-// What the store needs from C: the libraries that it uses, and the few calls of the system that Swift cannot make.
+// The store's libraries, and the few calls of the system that Swift cannot make.
 #ifndef CSTORE_H
 #define CSTORE_H
 
@@ -9,8 +9,8 @@
 #include <xxhash.h>
 #include <zstd.h>
 
-/// Computes an XXH3 digest of 128 bits of bytes that come in pieces. Most are few: they are collected, and digested at the end without the
-/// half kilobyte of state that many need. All zero: no bytes so far.
+/// Computes an XXH3 digest of 128 bits of bytes in pieces. If the bytes are few, as usual, the hasher collects them and digests them at the
+/// end, without the half kilobyte of state that many need. All zero: no bytes so far.
 typedef struct cstore_hasher {
     XXH3_state_t *state;  // NULL while all bytes are in `few`
     size_t count;         // how many are in `few`
@@ -27,7 +27,7 @@ void cstore_hasher_free(cstore_hasher *hasher);
 
 typedef enum cstore_kind { CSTORE_ABSENT, CSTORE_FILE, CSTORE_FOLDER, CSTORE_OTHER } cstore_kind;
 
-/// What the system says of a path, without reading it.
+/// The system's facts about a path, without reading it.
 typedef struct cstore_status {
     cstore_kind kind;
     uint64_t size;
@@ -38,13 +38,13 @@ typedef struct cstore_status {
     XXH128_hash_t signature; // of size, inode, mtime, ctime and `boot`
 } cstore_status;
 
-/// Asks the system about `path`, relative to the folder `directory`. Links are followed. What cannot be asked counts as absent.
+/// Asks the system about `path`, relative to the folder `directory`. Links are followed. After an error, the path counts as absent.
 void cstore_ask(int directory, const char *path, uint64_t boot, cstore_status *status);
 
 /// The clock that files get their times from, in nanoseconds since 1970.
 int64_t cstore_file_clock(void);
 
-/// Waits until `cstore_file_clock` is later than anything that was written before the call: some milliseconds.
+/// Waits until `cstore_file_clock` is later than all writes before the call: some milliseconds.
 void cstore_wait_for_tick(void);
 
 /// Locks a byte of a file for its open file description, and waits while another one has it. Returns an errno or 0.

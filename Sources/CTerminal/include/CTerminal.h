@@ -1,9 +1,9 @@
-// What the command needs from the system and Swift cannot call: a pseudo-terminal between the process and its terminal, signal handlers,
-// libedit, whose functions are variadic, and functions that the C library declares for GNU programs only.
+// Functions that the command needs and Swift cannot call: a pseudo-terminal between the process and its terminal, signal handlers, libedit,
+// whose functions are variadic, and functions that the C library declares for GNU programs only.
 //
 // While the relay is active, a pseudo-terminal takes the place of descriptors 1 and 2 if they refer to the terminal. One thread, the pump,
-// copies what arrives there to the terminal. If a prompt or a status line is drawn at the bottom, the pump erases it, writes whole lines,
-// and has it drawn again.
+// copies the output to the terminal. If a prompt or a status line is drawn at the bottom, the pump erases it, writes whole lines, and has
+// it drawn again.
 #ifndef CTERMINAL_H
 #define CTERMINAL_H
 
@@ -12,14 +12,14 @@
 
 // MARK: relay
 
-/// Begins to relay what the process writes to the terminal of `descriptor`. Returns false, and changes nothing, if the system has no
+/// Begins to relay the output of the process to the terminal of `descriptor`. Returns false, and changes nothing, if the system has no
 /// pseudo-terminal left. The relay also ends when the process exits.
 bool ct_relay_begin(int descriptor);
 
 /// Writes the remaining output and ends the relay. Does nothing if no relay is active. From any thread.
 void ct_relay_end(void);
 
-/// As ct_relay_end, but only what a signal handler may do: restores the terminal and waits at most 300 ms for the pump.
+/// As ct_relay_end, but makes only calls that a signal handler may make: restores the terminal and waits at most 300 ms for the pump.
 void ct_relay_abandon(void);
 
 /// Waits until everything that was written so far is on the terminal, but at most one second.
@@ -43,15 +43,15 @@ void ct_flush(void);
 /// The functions that a prompt calls while it waits for a key, on the thread that calls ct_prompt_read.
 typedef struct ct_prompt_host {
     void *context;
-    /// Becomes readable when `wake` has something to do.
+    /// Becomes readable when `wake` has work.
     int descriptor;
-    /// Runs what has arrived. Also called after a signal.
+    /// Runs the callbacks that have arrived. Also called after a signal.
     int (*wake)(void *context);
     /// Completes `line`, the text before the cursor. Replies through ct_prompt_complete.
     void (*complete)(void *context, const char *line);
 } ct_prompt_host;
 
-/// What `wake` returns.
+/// The results of `wake`.
 enum { CT_GO_ON, CT_CLEAR_LINE, CT_LEAVE };
 
 /// How ct_prompt_read has ended.
@@ -83,7 +83,7 @@ int ct_accept(int listener);
 
 // MARK: threads
 
-/// Calls `body` on a thread that gets no signals. Returns false if there is no thread left.
+/// Calls `body` on a thread that gets no signals. Returns false if the system has no thread left.
 bool ct_thread_start(void (*body)(void *), void *context);
 
 /// Delivers SIGINT to this process on the calling thread, which may be one that gets no signals. Returns when the handler has run.
