@@ -1,15 +1,15 @@
 internal import CStore
 import Glibc
 
-/// The file of the store, and the connections to it that nobody uses at the moment.
+/// The file of the store, and its idle connections.
 final class Database: Sendable {
     private struct State {
         var idle: [SQLite] = []
-        /// That of the file which is in use; others have been set aside.
+        /// The inode of the present file. Others have been set aside.
         var inode: UInt64?
-        /// How often this process has written. A snapshot that was taken before is out of date.
+        /// The number of writes of this process. A snapshot that was taken before is out of date.
         var writes = 0
-        /// How many bodies run.
+        /// The number of running bodies.
         var bodies = 0
         var isReadable = true
         var isWritable = true
@@ -25,7 +25,7 @@ final class Database: Sendable {
     private let writer = Guarded(0)
     let locks: FileLocks
 
-    /// - Parameter folder: An absolute path. The folder is made when something is written.
+    /// - Parameter folder: An absolute path. The folder is made at the first write.
     init(folder: String, warn: @escaping @Sendable (String) -> Void) {
         self.folder = folder
         self.warn = warn
@@ -35,11 +35,12 @@ final class Database: Sendable {
 
     // MARK: Use
 
-    /// Calls `body` with a connection. Returns nil, after a warning, if the database cannot be read, and without one if there is none yet.
+    /// Calls `body` with a connection. Returns nil after a warning if the database cannot be read, and without a warning if it does not
+    /// exist yet.
     ///
-    /// A database that turns out to be damaged is set aside, and `body` gets a new one.
+    /// If the database turns out to be damaged, it is set aside, and `body` gets a new one.
     ///
-    /// - Parameter isLatest: False if `body` may miss what another process has written in the last ten milliseconds.
+    /// - Parameter isLatest: False if `body` may miss the writes of other processes in the last ten milliseconds.
     func read<Result>(isLatest: Bool = false, _ body: (SQLite) throws(SQLiteError) -> Result) -> Result? {
         use(forWriting: false) { connection throws(SQLiteError) in
             if isLatest { connection.endReading() }
@@ -48,7 +49,7 @@ final class Database: Sendable {
         }
     }
 
-    /// Nobody reads for now: ends the snapshots, which keep other processes from emptying the log.
+    /// No step is left that reads: ends the snapshots, which keep other processes from emptying the log.
     func endReading() { state.withLock { $0.endSnapshots() } }
 
     /// A body begins to run, which may take hours. Until it ends, no snapshot outlives a look.
@@ -74,7 +75,7 @@ final class Database: Sendable {
         }
     }
 
-    /// Calls `body` with a connection, if there was one before, while nothing else in this process writes.
+    /// Calls `body` with a connection, if one exists, while no other thread of this process writes.
     func maintain(_ body: (SQLite) throws(SQLiteError) -> Void) {
         if state.withLock(\.inode) == nil { return }
         writer.withLock { _ in
@@ -86,10 +87,10 @@ final class Database: Sendable {
         }
     }
 
-    /// Makes the folder, so that there is a place for locks.
+    /// Makes the folder, so that the file of locks has a place.
     func prepareToWrite() { if Self.inode(of: folder) == nil { makeFolder() } }
 
-    /// Closes the connections that nobody uses. No others are given out afterwards.
+    /// Closes the idle connections. No connections are given out afterwards.
     func close() {
         let idle = state.withLock { state in
             (state.isReadable, state.isWritable) = (false, false)
@@ -119,7 +120,7 @@ final class Database: Sendable {
         }
     }
 
-    /// How many files may be set aside at once: a disk that damages whatever is written would get one after another.
+    /// The number of files that may be set aside at once. A disk that damages all writes would produce one after another.
     private static let replacements = 2
 
     private func take(forWriting: Bool) throws(SQLiteError) -> SQLite? {
@@ -186,7 +187,7 @@ final class Database: Sendable {
         for _ in 0...Self.replacements {
             var unusable: (inode: UInt64, name: String, reason: String)?
             let connection = try locks.exclusively { () throws(SQLiteError) -> SQLite? in
-                // What an earlier database has left would be taken for a part of the new one.
+                // The files of an earlier database would be taken for a part of the new one.
                 if Self.inode(of: path) == nil { for suffix in ["-wal", "-shm"] { unsafe unlink(path + suffix) } }
                 let connection = try SQLite(path: path) { Self.inode(of: $0) ?? 0 }
                 do throws(SQLiteError) {
@@ -208,14 +209,14 @@ final class Database: Sendable {
         throw SQLiteError(code: SQLITE_CANTOPEN, message: "new ones are damaged as well")
     }
 
-    /// Makes the folder, and those above it. That it cannot be made is said when the database is opened.
+    /// Makes the folder, and those above it. A failure is reported when the database is opened.
     private func makeFolder() {
         var end = folder.startIndex
         while end != folder.endIndex {
             end = folder[folder.index(after: end)...].firstIndex(of: "/") ?? folder.endIndex
             unsafe mkdir(String(folder[..<end]), 0o777)
         }
-        // Nobody wants it in a repository.
+        // The folder does not belong into a repository.
         let file = unsafe Glibc.open(folder + "/.gitignore", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o666)
         if file >= 0 {
             unsafe _ = Glibc.write(file, "*\n", 2)
@@ -223,7 +224,7 @@ final class Database: Sendable {
         }
     }
 
-    /// Makes the tables if the file is new. Returns what it is if it is not a store of this version.
+    /// Makes the tables if the file is new. Returns a description of the file if it is not a store of this version.
     private func prepare(_ connection: SQLite) throws(SQLiteError) -> (name: String, reason: String)? {
         let identifier = try connection.number("PRAGMA application_id")
         let version = try connection.number("PRAGMA user_version")
@@ -243,7 +244,7 @@ final class Database: Sendable {
         return nil
     }
 
-    /// The numbers are halves of digests. Those that are equal by chance are told apart by the digests in `body`.
+    /// The numbers are halves of digests. If two are equal by chance, the digests in `body` tell them apart.
     private static let definitions = [
         """
         CREATE TABLE work(id INTEGER PRIMARY KEY, key INTEGER NOT NULL, variant INTEGER NOT NULL, identity INTEGER NOT NULL,
@@ -260,7 +261,7 @@ final class Database: Sendable {
 
     // MARK: Setting aside
 
-    /// Renames the database, unless somebody else has done so.
+    /// Renames the database, unless another process has done so.
     private func setAside(_ inode: UInt64, as name: String, because reason: String) {
         let newPath = locks.exclusively { () -> String? in
             state.withLock { state in

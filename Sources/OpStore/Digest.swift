@@ -1,6 +1,6 @@
 /// 128 bits that stand for some bytes: equal bytes have equal digests, and different ones by all likelihood different ones.
 ///
-/// It is that of XXH3, which is fast, and no protection against somebody who looks for two texts with one digest.
+/// The digest is that of XXH3. It is fast, and no protection against an attacker who looks for two texts with one digest.
 public struct Digest: Hashable, Sendable {
     /// The first half of the digits.
     public let high: UInt64

@@ -1,18 +1,18 @@
 /// How large the database is, and how it gets smaller.
 extension SQLite {
-    /// What is in use, in bytes. Pages that are free will be used again.
+    /// The used part, in bytes. Free pages will be used again.
     private func size() throws(SQLiteError) -> Int {
         let pages = try number("PRAGMA page_count") - number("PRAGMA freelist_count")
         return try pages * number("PRAGMA page_size")
     }
 
-    /// If the database is larger than `limit` bytes, deletes what was used least recently, and some more: the next work needs room, too.
+    /// If the database is larger than `limit` bytes, deletes the least recently used work, and some more: the next work needs room, too.
     func evict(to limit: Int) throws(SQLiteError) {
         guard try size() > limit else { return }
         let delete = try statement("DELETE FROM work WHERE id IN (SELECT id FROM work ORDER BY used, id LIMIT ?1)")
         while try size() > limit - limit / 10 {
             let count = try number("SELECT count(*) FROM (SELECT 1 FROM work LIMIT 256)")
-            // The last one stays: it is what was just recorded.
+            // The last one stays, because it was just recorded.
             if count <= 1 { return }
             delete.bind(1, Int64(max(1, count / 16)))
             try run(delete)
@@ -21,7 +21,7 @@ extension SQLite {
 }
 
 extension Database {
-    /// Gives the room of what was deleted back to the file system, if the file is larger than it may be.
+    /// Gives the room of deleted work back to the file system, if the file is larger than it may be.
     func shrink(to limit: Int) {
         maintain { connection throws(SQLiteError) in
             let pageSize = try connection.number("PRAGMA page_size")

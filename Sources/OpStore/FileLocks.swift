@@ -34,7 +34,7 @@ final class FileLocks: Sendable {
     }
 
     /// Locks a thing that has this digest, which no thread of this process has locked. Waits while another process has it. Returns false if
-    /// `isStopped` has become true meanwhile; it is asked every 50 ms at least.
+    /// `isStopped` has become true during the wait. The wait calls `isStopped` every 50 ms at least.
     func lock(_ digest: Digest, isStopped: () -> Bool) -> Bool {
         guard let file = descriptor else { return true }
         var pause = timespec(tv_sec: 0, tv_nsec: 500_000)

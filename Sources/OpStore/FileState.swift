@@ -1,4 +1,4 @@
-/// What a path led to at some moment.
+/// The file at a path, at some moment.
 struct FileState: Hashable {
     enum Kind: UInt8 {
         case absent, file
@@ -9,10 +9,10 @@ struct FileState: Hashable {
     var kind: Kind
     /// Of the bytes of a file.
     var digest: Digest
-    /// Of what the system knows about the path without reading it: its size, inode, mtime and ctime, and since when the system runs.
+    /// The digest of the system's facts about the path: its size, inode, mtime and ctime, and the time of the system's start.
     var signature: Digest
-    /// Whether whoever writes to the file from now on must change the signature. It is not so while the clock that files get their times
-    /// from still shows the time of the last change.
+    /// Whether each later write to the file must change the signature. It need not while the clock of the file system still shows the time
+    /// of the last change.
     var isSettled: Bool
 
     static let absent = FileState(kind: .absent, digest: Digest(high: 0, low: 0), signature: Digest(high: 0, low: 0), isSettled: true)

@@ -20,7 +20,7 @@ final class FileStates: Sendable {
     private final class Shard: Sendable { let known = Guarded<[String: Known]>([:]) }
 
     /// - Parameters:
-    ///   - base: What relative paths are relative to: a folder, which need not be there yet.
+    ///   - base: The folder that relative paths are relative to. It need not exist yet.
     ///   - ownFolder: The path of the database's folder, as the paths of steps would be.
     init(base: String, ownFolder: String) {
         basePath = base
@@ -68,12 +68,12 @@ final class FileStates: Sendable {
 
     func status(of path: String) -> cstore_status { unsafe path.withCString { unsafe status(of: $0) } }
 
-    /// What a path leads to now. Reads the file if its signature is new, or not settled.
+    /// The present file at a path. Reads the file if its signature is new, or not settled.
     func state(of path: String) -> FileState {
         var status = status(of: path)
         if status.kind == CSTORE_ABSENT { return .absent }
         if let known = known(path), known.state.isSettled, known.state.signature == Digest(status.signature) { return known.state }
-        // Somebody who writes meanwhile may be done the next time.
+        // A process that writes at the same time may be done the next time.
         for _ in 0..<3 where status.kind == CSTORE_FILE && !path.hasPrefix(ownFolder) {
             let moment = cstore_file_clock()
             guard let digest = digest(ofFile: path) else { break }
@@ -96,7 +96,7 @@ final class FileStates: Sendable {
 
     private func known(_ path: String) -> Known? { shard(of: path).known.withLock { $0[path] } }
 
-    /// What a path led to at a moment in the past; nil if that is unknown.
+    /// The file at a path at a moment in the past; nil if that is unknown.
     func state(of path: String, at moment: Int64) -> FileState? {
         let known = known(path)
         let now = state(of: path)
@@ -107,7 +107,7 @@ final class FileStates: Sendable {
         return nil
     }
 
-    /// What a pattern matches now. Many steps have the same one, so it is expanded again only if a folder has changed.
+    /// The present matches of a pattern. Many steps share a pattern, so it is expanded again only if a folder has changed.
     func matches(of pattern: String) -> [String] {
         if let known = patterns.withLock({ $0[pattern] }),
             known.folders.allSatisfy({ Digest($0.status.signature) == Digest(status(of: $0.path).signature) })
@@ -161,7 +161,7 @@ final class FileStates: Sendable {
         }
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     func remove(_ path: String) { unsafe unlinkat(base, path, 0) }
 
     /// The names in a folder, without "." and "..", in the order of their bytes. Nil if it cannot be read.

@@ -2,9 +2,9 @@ import Glibc
 
 /// A value and the lock that guards it.
 ///
-/// It is a mutex of the C library: files are read and written while some of these are held, so nobody should spin, and ThreadSanitizer reports
-/// races that do not exist for the mutex of `Synchronization`. For that reason a lock alone has a number as its value, too: one without bytes would
-/// have the address of something else.
+/// The lock is a mutex of the C library. Files are read and written while some of these are held, so no thread should spin. ThreadSanitizer
+/// reports races that do not exist for the mutex of `Synchronization`. For that reason a lock alone has a number as its value, too: one
+/// without bytes would share its address with another variable.
 @safe
 final class Guarded<Value>: @unchecked Sendable {
     // Safety: the value is accessed only with the lock held.

@@ -1,6 +1,6 @@
 internal import CStore
 
-/// Computes the digest of bytes that come in pieces. The pieces do not matter: only what they are together does.
+/// Computes the digest of bytes in pieces. The digest depends on the bytes together, not on the pieces.
 @safe
 public struct Hasher128: ~Copyable {
     private var hasher = unsafe cstore_hasher()
@@ -9,7 +9,7 @@ public struct Hasher128: ~Copyable {
     public init() {}
 
     deinit {
-        // Safety: nobody uses the copy.
+        // Safety: no other code uses the copy.
         var hasher = unsafe hasher
         unsafe cstore_hasher_free(&hasher)
     }
@@ -42,7 +42,7 @@ public struct Hasher128: ~Copyable {
     /// The digest of everything so far. More may be combined afterwards.
     public func finalize() -> Digest { unsafe withUnsafePointer(to: hasher) { unsafe Digest(cstore_hasher_digest($0)) } }
 
-    /// The digest of some bytes, the same as if they came in pieces.
+    /// The digest of some bytes, the same as of their pieces.
     public static func hash(_ bytes: UnsafeRawBufferPointer) -> Digest {
         Digest(unsafe XXH3_128bits(bytes.baseAddress, bytes.count))
     }

@@ -5,12 +5,12 @@ struct Paths {
     /// The folder that records are relative to: absolute, and without links.
     let base: String
     private let workingDirectory: String
-    /// What comes before a tidy path in the working directory. Most paths are such.
+    /// The text before a tidy path in the working directory. Most paths are such.
     private let prefix: String
 
     /// - Parameters:
     ///   - base: The folder that records are relative to.
-    ///   - workingDirectory: What relative paths, also `base`, are relative to: absolute, and without links.
+    ///   - workingDirectory: The folder that relative paths, also `base`, are relative to: absolute, and without links.
     init(base: String, in workingDirectory: String) {
         self.workingDirectory = workingDirectory
         self.base = Self.realAncestor(of: Self.tidy(Self.join(workingDirectory, base)))

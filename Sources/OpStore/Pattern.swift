@@ -10,7 +10,7 @@ struct Pattern {
         path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
     }
 
-    /// `recorded` as a pattern, in which nothing counts as one that stands before `path`, what a script has written.
+    /// `recorded` as a pattern, in which the part before `path`, the text of a script, contains no wildcards.
     static func escaping(folderOf path: String, in recorded: String) -> String {
         guard recorded.utf8.count > path.utf8.count, recorded.hasSuffix(path) else { return recorded }
         var escaped = ""
@@ -26,7 +26,7 @@ struct Pattern {
         components = path.split(separator: "/")
     }
 
-    /// What a pattern matches, and the folders that were looked at.
+    /// The matches of a pattern, and the folders that were looked at.
     struct Matches {
         var paths: [String] = []
         var folders: [(path: String, status: cstore_status)] = []
@@ -43,7 +43,7 @@ struct Pattern {
     }
 
     private func names(in folder: String, _ files: FileStates, _ found: inout Matches) -> [String] {
-        // Before its names: what comes between is then a change.
+        // Before its names, so that an entry that appears in between is a change.
         note(folder, files, &found)
         return files.names(in: folder.isEmpty ? "." : folder) ?? []
     }
@@ -83,7 +83,7 @@ struct Pattern {
 }
 
 extension FileStates {
-    /// What is in a folder under this name: S_IFDIR, S_IFLNK. Links are not followed.
+    /// The kind of a folder's entry of this name: S_IFDIR, S_IFLNK. Links are not followed.
     fileprivate func kindOfEntry(_ path: String) -> mode_t {
         var found = stat()
         return unsafe fstatat(base, path, &found, AT_SYMLINK_NOFOLLOW) == 0 ? found.st_mode & S_IFMT : 0

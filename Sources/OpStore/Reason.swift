@@ -1,14 +1,14 @@
 /// Why a step must run.
 public struct Reason: Hashable, Sendable {
-    /// One thing that is not as it was.
+    /// One difference.
     public enum Change: Hashable, Sendable {
-        /// There is no earlier work with this identity.
+        /// The store has no earlier work with this identity.
         case neverRan
         /// A component has another digest.
         case changed(String)
         /// A function has another digest, and the first line that differs.
         case changedInLine(String, Int)
-        /// There is a component that there was not.
+        /// A component that the earlier work did not have.
         case isNew(String)
         /// A component is missing.
         case isGone(String)
@@ -22,21 +22,21 @@ public struct Reason: Hashable, Sendable {
         case outputIsMissing(String)
         /// In a dry run: another step would run, which makes this input.
         case inputWouldBeMade(String)
-        /// The work is there, but not its value.
+        /// The work is recorded, but not its value.
         case valueIsMissing
         /// `Store.Configuration.runsAlways`.
         case runsAlways
     }
 
-    /// What has changed, in the order of the step; never empty.
+    /// The changes, in the order of the step; never empty.
     public let changes: [Change]
 
-    /// Creates a reason of some changes, of which there must be one.
+    /// Creates a reason of at least one change.
     public init(_ changes: [Change]) { self.changes = changes }
 }
 
 extension Reason: CustomStringConvertible {
-    /// A sentence without a full stop, such as "input 'a.h' changed"; three changes at most, and how many more there are.
+    /// A sentence without a full stop, such as "input 'a.h' changed"; three changes at most, and the number of the others.
     public var description: String {
         let shown = changes.prefix(3).map(\.description).joined(separator: ", ")
         return changes.count > 3 ? shown + " and \(changes.count - 3) more" : shown

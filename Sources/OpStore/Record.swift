@@ -1,10 +1,10 @@
-/// What is known of finished work, besides its value: one row of the database.
+/// The known facts of finished work, besides its value: one row of the database.
 struct Record {
     var key: Digest
     var identity: Digest
     var components: [Step.Component]
     var files: [File]
-    /// What the value is; nil if there is none.
+    /// The length and the digest of the value; nil without one.
     var value: Value?
 
     struct File {
@@ -101,7 +101,7 @@ struct RecordReader {
     private let bytes: UnsafeRawBufferPointer
     private static let componentsOffset = Record.headerCount + 32 + 8 + 16 + 12
 
-    /// Nil if the bytes are not what was written.
+    /// Nil if the bytes are not those that were written.
     init?(_ bytes: UnsafeRawBufferPointer) {
         unsafe self.bytes = unsafe bytes
         guard bytes.count >= Self.componentsOffset else { return nil }

@@ -4,11 +4,11 @@ struct ResolvedStep {
     var patterns: [String] = []
     let outputs: [String]
     let depfile: String?
-    /// What a depfile's relative paths are relative to.
+    /// The folder that a depfile's relative paths are relative to.
     let directory: String?
     let identity: Digest
     let memoizes: Bool
-    /// Those that are known when it is planned, with the lists of files as the last ones.
+    /// The components that are known when the step is planned. The last ones are the lists of files.
     private let components: [Step.Component]
 
     init(_ step: Step, _ paths: Paths) {
@@ -51,12 +51,12 @@ struct ResolvedStep {
         return hasher.finalize()
     }
 
-    /// What a pattern matches, without what the step itself makes.
+    /// The matches of a pattern, without the files that the step itself makes.
     func matches(of pattern: String, in files: FileStates) -> [String] {
         files.matches(of: pattern).filter { !outputs.contains($0) && $0 != depfile }
     }
 
-    /// The digest of what a pattern matches.
+    /// The digest of the matches of a pattern.
     static func digest(ofMatches matches: [String]) -> Digest { digest(matches) }
 }
 

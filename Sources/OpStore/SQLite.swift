@@ -1,11 +1,11 @@
 internal import CStore
 
-/// What SQLite has answered.
+/// An error that SQLite has returned.
 struct SQLiteError: Error {
     let code: CInt
     let message: String
 
-    /// What has failed.
+    /// The part that has failed.
     enum Cause {
         /// The file: it is no database, or its pages contradict each other.
         case damage
@@ -27,7 +27,7 @@ struct SQLiteError: Error {
         }
     }
 
-    /// What to say of it.
+    /// The text of the error for messages.
     var reason: String {
         if code & 0xFF == SQLITE_BUSY { return "another process has locked it for ten seconds" }
         return cause == .mistake ? "opscript bug: \(message), error \(code) of SQLite" : message
@@ -36,7 +36,7 @@ struct SQLiteError: Error {
 
 /// A connection with its prepared statements.
 ///
-/// Safety: SQLite does not lock it (SQLITE_OPEN_NOMUTEX). Whoever has taken it out of `Database` has it alone.
+/// Safety: SQLite does not lock it (SQLITE_OPEN_NOMUTEX). The thread that has taken it out of `Database` has it alone.
 @safe
 final class SQLite: @unchecked Sendable {
     /// The inode of the file when it was opened.
@@ -45,7 +45,7 @@ final class SQLite: @unchecked Sendable {
     private var statements: [StaticString.Key: Statement] = [:]
     /// When the snapshot was taken that reads share at the moment.
     private var snapshot: Int64?
-    /// How often this process had written when somebody took the connection last.
+    /// The number of writes of this process when a thread last took the connection.
     var writes = 0
 
     /// Opens a database, and makes the file if need be.
@@ -60,7 +60,7 @@ final class SQLite: @unchecked Sendable {
         }
         unsafe self.handle = opened
         self.inode = inode(path)
-        // Transactions are short, so whoever waits for longer waits for a process that is stopped.
+        // Transactions are short, so a longer wait is for a process that is stopped.
         unsafe sqlite3_busy_timeout(opened, 10_000)
     }
 
@@ -101,7 +101,7 @@ final class SQLite: @unchecked Sendable {
         return statement.integer(0)
     }
 
-    /// Whether there is another row.
+    /// Steps the statement. Returns whether it has another row.
     func step(_ statement: Statement) throws(SQLiteError) -> Bool {
         switch unsafe sqlite3_step(statement.handle) {
         case SQLITE_ROW: return true

@@ -1,7 +1,7 @@
 internal import CStore
 import Glibc
 
-/// What was there when a body began.
+/// The files at the moment when a body began.
 struct Start {
     private struct Input {
         var path: String
@@ -12,7 +12,7 @@ struct Start {
     /// `cstore_file_clock`.
     private let moment: Int64
     private let inputs: [Input]
-    /// What each pattern matches.
+    /// The matches of each pattern.
     private let matches: [[String]]
 
     /// A file that was changed within this time before a body begins may share its tick, in nanoseconds.
@@ -24,12 +24,12 @@ struct Start {
         inputs = (step.inputs + matches.joined()).filter { seen.insert($0).inserted }.map { path in
             Input(path: path, state: files.state(of: path), status: files.status(of: path))
         }
-        // What the depfile will name was then probably written just now, too, and it must be clear that this was before the body began.
+        // The files of the depfile were then probably written just now, too, and it must be clear that this was before the body began.
         if step.depfile != nil, inputs.contains(where: { $0.status.changed > cstore_file_clock() - Self.recent }) { cstore_wait_for_tick() }
         moment = cstore_file_clock()
     }
 
-    /// What to record of the files, now that the body has returned.
+    /// The files to record, now that the body has returned.
     func examine(_ step: ResolvedStep, _ store: Store) throws(NotRecorded) -> [Record.File] {
         let files = store.files
         var recorded: [Record.File] = []
@@ -69,7 +69,7 @@ struct Start {
 
     private func unchanged(_ input: Input, _ files: FileStates) throws(NotRecorded) -> FileState {
         let state = files.state(of: input.path), status = files.status(of: input.path)
-        // A new link to it changes its ctime, but not what the body has read.
+        // A new link to the file changes its ctime, but not the bytes that the body has read.
         let isTouched = status.changed != input.status.changed && status.links == input.status.links
         guard state.hasContents(of: input.state), status.inode == input.status.inode, status.modified == input.status.modified, !isTouched
         else {

@@ -1,19 +1,19 @@
-/// An operation as the store sees it: what its result depends on, and what it makes.
+/// An operation as the store sees it: the things that its result depends on, and the files that it makes.
 ///
 /// Paths are relative to `directory`.
 public struct Step: Sendable {
-    /// What the store calls the step in messages, such as "compile a.c" or "build.lua:12".
+    /// The step's name in messages, such as "compile a.c" or "build.lua:12".
     public var name: String
 
-    /// Tells which earlier work to compare with when something has changed: the same in each run, such as the outputs, or the name and the
+    /// Identifies the earlier work to compare with after a change. It is the same in each run, such as the outputs, or the name and the
     /// place of the function. Several steps may have the same one. It is not part of the key.
     public var identity: String
 
-    /// What the result depends on besides files, in an order that is the same in each run.
+    /// The things besides files that the result depends on, in an order that is the same in each run.
     public var components: [Component]
 
-    /// The files that the step reads: paths and patterns with `*`, `?`, `[a-z]` and `**` (any folders). An input that does not exist is
-    /// allowed: that it appears is then a change. A step with a folder among its inputs or outputs is never up to date.
+    /// The files that the step reads: paths and patterns with `*`, `?`, `[a-z]` and `**` (any folders). An input need not exist. The step
+    /// runs again when it appears. A step with a folder among its inputs or outputs is never up to date.
     public var inputs: [String] = []
 
     /// The files that the step makes. A step is up to date only while they exist with the contents that it has made.
@@ -28,7 +28,7 @@ public struct Step: Sendable {
     /// Whether the outputs stay where they are when the body fails.
     public var keepsOutputsOnFailure = false
 
-    /// What relative paths are relative to. Nil: the working directory of the process when the store was made.
+    /// The folder that relative paths are relative to. Nil: the working directory of the process when the store was made.
     public var directory: String?
 
     /// Creates a step without files and value.
@@ -40,11 +40,12 @@ public struct Step: Sendable {
 
     /// One of the things that a result depends on.
     public struct Component: Hashable, Sendable {
-        /// What changed when the digest is another one: "argument 2", "function 'compile'", "environment variable 'CC'". Part of the key.
+        /// The thing that has changed when the digest is another one: "argument 2", "function 'compile'", "environment variable 'CC'". Part
+        /// of the key.
         public var label: String
-        /// What it is, so that a change can be seen. Part of the key.
+        /// The digest of the contents, which shows a change. Part of the key.
         public var digest: Digest
-        /// The lines of a function, so that a change can be told by its line. Not part of the key.
+        /// The lines of a function, which show the line of a change. Not part of the key.
         public var lines: [Line] = []
 
         /// Creates a component without lines.
@@ -53,11 +54,11 @@ public struct Step: Sendable {
             self.digest = digest
         }
 
-        /// What a line does, and its number in the file.
+        /// The instructions of a line, and its number in the file.
         public struct Line: Hashable, Sendable {
             /// From 1, in the file as it is now.
             public var number: Int
-            /// Of what the line does.
+            /// The digest of the line's instructions.
             public var digest: UInt64
 
             /// Creates a line.
@@ -67,7 +68,7 @@ public struct Step: Sendable {
             }
         }
 
-        /// The first line that differs from those of earlier work; nil if that does not tell.
+        /// The first line that differs from those of earlier work; nil if the digests do not show one.
         func firstLine(differingFrom digests: [UInt64]) -> Int? {
             if lines.isEmpty || digests.isEmpty || lines.elementsEqual(digests, by: { $0.digest == $1 }) { return nil }
             let pairs = zip(lines, digests)

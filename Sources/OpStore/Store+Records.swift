@@ -1,14 +1,14 @@
 internal import CStore
 
 extension Store {
-    /// Rows are not touched again for that long, in seconds: a build that does nothing should write nothing.
+    /// The time, in seconds, in which a row's use is written once. A build without changes should write nothing.
     private static let useGranularity: Int64 = 3600
-    /// So many versions of the inputs are kept of one key.
+    /// The number of versions of the inputs that are kept of one key.
     private static let versions = 8
 
     // MARK: Finding
 
-    /// Looks for work with a key whose files are as they were. `components` are those that were not known when the step was planned.
+    /// Looks for work with a key whose files are unchanged. `components` are those that were unknown when the step was planned.
     func find(_ step: ResolvedStep, _ key: Digest, _ components: [Step.Component]) -> Work.LookUp {
         let found: Work.LookUp? = database.read { connection throws(SQLiteError) in
             if let found = try find(step, key, in: connection) { return found }
@@ -17,13 +17,13 @@ extension Store {
         return found ?? .miss(Reason([.neverRan]))
     }
 
-    /// Looks for it without asking what is different, also among what another process has just written.
+    /// Looks for the work without its differences, also among the latest writes of other processes.
     func hit(_ step: ResolvedStep, _ key: Digest) -> Work.Hit? {
         let found = database.read(isLatest: true) { connection throws(SQLiteError) in try find(step, key, in: connection) }
         return if case .hit(let hit)?? = found { hit } else { nil }
     }
 
-    /// Nil if there is no work with the key.
+    /// Nil if the store has no work with the key.
     private func find(_ step: ResolvedStep, _ key: Digest, in connection: SQLite) throws(SQLiteError) -> Work.LookUp? {
         let statement = try connection.statement("SELECT id, used, body, value, variant FROM work WHERE key = ?1")
         defer { statement.reset() }
@@ -53,12 +53,12 @@ extension Store {
         return nearest.map { .miss(Reason($0.changes)) }
     }
 
-    /// What is not as it was when the record was made. `present` gets the states of files that had to be read.
+    /// The differences from the record. `present` gets the states of files that had to be read.
     private func changes(
         of record: RecordReader, _ step: ResolvedStep, _ present: inout [(offset: Int, state: FileState)]
     ) -> [Reason.Change] {
         var changes: [Reason.Change] = []
-        // What the patterns match whose matches are others, and the inputs that are recorded.
+        // The matches of the patterns whose matches have changed, and the recorded inputs.
         var patterns: [String] = [], matches: [String] = [], inputs: Set<String> = []
         record.forEachFile { file in
             if file.role == .pattern {
@@ -98,7 +98,7 @@ extension Store {
         return file.state.kind == .absent ? .inputIsNew(path) : .inputChanged(path)
     }
 
-    /// How the components differ from those of the most similar work among the latest.
+    /// The differences between the components and those of the most similar work among the latest.
     private func whatChanged(_ identity: Digest, _ components: [Step.Component], in connection: SQLite) throws(SQLiteError) -> Reason {
         let statement = try connection.statement("SELECT body FROM work WHERE identity = ?1 ORDER BY id DESC LIMIT 8")
         defer { statement.reset() }
@@ -148,7 +148,7 @@ extension Store {
             insert.bind(1, record.key.column)
             insert.bind(2, variant.column)
             insert.bind(3, record.identity.column)
-            // The latest, even if somebody has set the clock back: the first to go must be another one.
+            // The latest, even if the clock was set back: the first to be deleted must be another one.
             insert.bind(4, Clock.seconds)
             insert.bind(5, body)
             insert.bind(6, stored)

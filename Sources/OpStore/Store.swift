@@ -3,8 +3,20 @@ import Synchronization
 
 /// Finished work, keyed by everything that it depends on, in a database that several processes may use at once.
 ///
-/// Nothing of it ever fails an operation: what cannot be read counts as not there, what cannot be written is done again in the next run, and
-/// `Configuration.warn` hears of it once. All functions may be called from any thread.
+/// The store never fails an operation. Data that cannot be read counts as missing. Work that cannot be written is done again in the next
+/// run. `Configuration.warn` is called once. All functions may be called from any thread.
+///
+/// `plan` makes a `Work` for an operation and claims its outputs. Then follow `lookUp`, `begin`, the body, and `finish` or `fail`.
+///
+/// - **Keys and rows.** The key is the digest of all dependencies except the contents of files, so it is known at once. Rows with one key
+///   differ in the contents of their inputs. Each row lists its inputs with digests and signatures. The inputs of a depfile are among them.
+/// - **The fast path** allocates no memory for paths. `RecordReader` reads a row in SQLite's memory, and each file costs one `fstatat`.
+///   `FileStates` reads a file again only if its signature is new, or was not settled.
+/// - **Snapshots.** The look-ups of a connection share a snapshot for ten milliseconds at most, because each new one asks the system for
+///   the size of the database. A snapshot ends when this process writes, before a step with outputs looks for the last time, and when no
+///   step is left.
+/// - **Between processes**, bytes of the file `lock` stand for outputs (`FileLocks`). Such locks end with the process.
+/// - **Each record is a transaction.** In WAL mode this costs one write without synchronization, and a killed process loses nothing.
 public final class Store: Sendable {
     /// Where the database is, and how it is used.
     public struct Configuration: Sendable {
@@ -12,15 +24,15 @@ public final class Store: Sendable {
         public var directory: String
         /// Paths below it are recorded relative to it, so that a project may move with its store. Nil: the folder that contains `directory`.
         public var base: String?
-        /// What the database may take on the disk, in bytes. The work that was used least recently goes.
+        /// The size that the database may have on the disk, in bytes. The least recently used work is deleted.
         public var limit = 2 << 30
         /// Whether nothing is written, and a step that would run is assumed to change its outputs.
         public var isDryRun = false
-        /// Whether no work is found. What runs is recorded.
+        /// Whether look-ups find no work. The store records the work of all steps.
         public var runsAlways = false
-        /// What relative paths are relative to: the process's working directory when this was made, without links.
+        /// The folder that relative paths are relative to: the process's working directory when this was made, without links.
         public let workingDirectory = Paths.workingDirectory
-        /// Called on any thread with a sentence, such as what was set aside and where it is now.
+        /// Called on any thread with a sentence, such as the name and the new place of a damaged database.
         public var warn: @Sendable (String) -> Void
 
         /// Creates the configuration of a database with the usual limit.
@@ -30,9 +42,9 @@ public final class Store: Sendable {
         }
     }
 
-    /// What `lookUp` and `finish` have come to so far.
+    /// The numbers of the results of `lookUp` and `finish` so far.
     public struct Counts: Hashable, Sendable {
-        /// Work that was there.
+        /// Work that was recorded before.
         public var hits = 0
         /// Work that had to be done.
         public var misses = 0
@@ -47,7 +59,7 @@ public final class Store: Sendable {
         }
     }
 
-    /// What the store was made with.
+    /// The configuration of the store.
     public let configuration: Configuration
     let paths: Paths
     let files: FileStates
@@ -55,7 +67,7 @@ public final class Store: Sendable {
     let claims = Claims()
     let hitCount = Atomic<Int>(0), missCount = Atomic<Int>(0), recordedCount = Atomic<Int>(0)
     private let uses = Guarded(Uses())
-    /// In a dry run, what the steps that would run would make.
+    /// In a dry run, the files that the steps that would run would make.
     private let remade = Guarded<Set<String>>([])
 
     /// Makes and opens nothing: a run without steps leaves no trace.
@@ -88,14 +100,14 @@ public final class Store: Sendable {
         if !isPath { throw .invalidPath(path, of: step.name) }
     }
 
-    /// What has happened so far.
+    /// The counts so far.
     public var counts: Counts {
         Counts(
             hits: hitCount.load(ordering: .relaxed), misses: missCount.load(ordering: .relaxed),
             recorded: recordedCount.load(ordering: .relaxed))
     }
 
-    /// Writes what is not yet written, and closes the database. The store finds and records nothing afterwards.
+    /// Writes the pending uses, and closes the database. The store finds and records nothing afterwards.
     public func close() {
         write(uses.withLock { $0.take() })
         if !configuration.isDryRun { database.shrink(to: configuration.limit) }
@@ -108,10 +120,10 @@ public final class Store: Sendable {
 
     func wouldBeMade(_ path: String) -> Bool { configuration.isDryRun && remade.withLock { $0.contains(path) } }
 
-    // MARK: What was used
+    // MARK: Uses
 
-    /// Remembers that work was used, and its record if signatures in it have changed. Written now and then: whoever loses it reads files
-    /// again, or loses the order in which work is evicted.
+    /// Remembers that work was used, and its record if signatures in it have changed. The store writes these now and then. If they are
+    /// lost, files are read again, and the order of eviction changes.
     func note(_ use: Uses.Use) {
         if configuration.isDryRun { return }
         write(uses.withLock { uses in uses.add(use) ? uses.take() : [] })
@@ -122,10 +134,10 @@ public final class Store: Sendable {
     }
 }
 
-/// Which outputs are whose.
+/// The owners of outputs.
 final class Claims: Sendable {
     private let names = Guarded<[String: String]>([:])
-    /// How many steps have not ended. Those that end do not wait for those that are planned.
+    /// The number of steps that have not ended. Steps that end do not wait for the planning of others.
     private let unfinished = Atomic<Int>(0)
 
     /// Claims the outputs of a step and its depfile, all or none.

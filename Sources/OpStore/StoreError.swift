@@ -9,7 +9,7 @@ public enum StoreError: Error, Hashable, Sendable {
 }
 
 extension StoreError: CustomStringConvertible {
-    /// A sentence that says what to do.
+    /// A sentence with the remedy.
     public var description: String {
         switch self {
         case .outputIsClaimed(let output, let first, let second):

@@ -1,6 +1,6 @@
 internal import CStore
 
-/// Work that was used, before that is written.
+/// Work that was used, before the uses are written.
 struct Uses {
     struct Use {
         var row: Int64
@@ -12,7 +12,7 @@ struct Uses {
 
     private var list: [Use] = []
 
-    /// Returns whether there are enough for a transaction.
+    /// Adds a use. Returns whether the uses are enough for a transaction.
     mutating func add(_ use: Use) -> Bool {
         list.append(use)
         return list.count >= 1024
@@ -25,7 +25,7 @@ struct Uses {
 }
 
 extension SQLite {
-    /// Writes what was used. A row may have gone, and its number may be that of other work meanwhile.
+    /// Writes the uses. A row may have been deleted, and other work may have its number by now.
     func note(_ uses: [Uses.Use]) throws(SQLiteError) {
         let touch = try statement("UPDATE work SET used = ?1 WHERE id = ?2 AND key = ?3 AND variant = ?4")
         let refresh = try statement("UPDATE work SET used = ?1, body = ?5 WHERE id = ?2 AND key = ?3 AND variant = ?4")
@@ -42,7 +42,7 @@ extension SQLite {
 }
 
 extension Digest {
-    /// What the database has of it in a column.
+    /// The value of a column of the database for the digest.
     var column: Int64 { Int64(bitPattern: low) }
 }
 

@@ -2,41 +2,42 @@ internal import CStore
 import Glibc
 import Synchronization
 
-/// The work of one operation, from the question whether it is done to what it has made. Of the threads that use it, one at a time may.
+/// The work of one operation, from the question whether it is done to the record of its results. One thread at a time may use it.
 ///
 /// The order of calls is `lookUp`; after a miss `begin`, the body, and `finish` or `fail`. After that it may be looked up again, as for another
 /// attempt. `end`, or releasing the object, ends the work.
 public final class Work: Sendable {
-    /// Work that is there.
+    /// Recorded work.
     public struct Hit: Sendable {
-        /// What `finish` was given.
+        /// The value that `finish` was given.
         public let value: [UInt8]?
     }
 
-    /// What `lookUp` has found.
+    /// The result of `lookUp`.
     public enum LookUp: Sendable {
-        /// Nothing has changed: the outputs are there, and the body need not run.
+        /// All dependencies are unchanged and the outputs exist, so the body need not run.
         case hit(Hit)
         case miss(Reason)
     }
 
-    /// What `finish` has done.
+    /// The result of `finish`.
     public enum Finish: Hashable, Sendable {
         case recorded
-        /// The work will be done again, and why: "input 'a.h' changed while it ran". Nil: the store cannot be written, and has said so.
+        /// The work will be done again, with the reason: "input 'a.h' changed while it ran". Nil: the store cannot be written, and has
+        /// warned.
         case notRecorded(String?)
     }
 
     struct State {
-        /// Those that `lookUp` was given.
+        /// The components that `lookUp` was given.
         var components: [Step.Component] = []
         var key = Digest(high: 0, low: 0)
-        /// What was there when the body began; nil unless it runs.
+        /// The files when the body began; nil unless it runs.
         var start: Start?
         var hasEnded = false
     }
 
-    /// What the work was planned for.
+    /// The step that the work was planned for.
     public let step: Step
     let resolved: ResolvedStep
     let store: Store
@@ -66,15 +67,15 @@ public final class Work: Sendable {
         return found
     }
 
-    /// The files that the body may read and those that it is to make, the depfile included, as absolute paths. Patterns are expanded now.
-    /// An input need not exist.
+    /// The files that the body may read and those that it should make, the depfile included, as absolute paths. Expands patterns now. An
+    /// input need not exist.
     public var files: (inputs: [String], outputs: [String]) {
         let inputs = resolved.inputs + resolved.patterns.flatMap { resolved.matches(of: $0, in: store.files) }
         let outputs = resolved.outputs + (resolved.depfile.map { [$0] } ?? [])
         return (Array(Set(inputs.map(store.paths.absolute(recorded:)))).sorted(), outputs.map(store.paths.absolute(recorded:)))
     }
 
-    /// What `begin` has found.
+    /// The result of `begin`.
     public enum Beginning {
         /// The body must run.
         case begun
@@ -83,17 +84,17 @@ public final class Work: Sendable {
         /// The wait for another process was ended. The body must not run.
         case stopped
 
-        /// What another process has done.
+        /// The work of another process.
         public var hit: Hit? { if case .done(let hit) = self { hit } else { nil } }
     }
 
     /// Prepares for the body: looks at the inputs, and removes a depfile of an earlier run.
     ///
-    /// If another process makes one of the outputs at this moment, it waits for that, in a blocking call. If another process has done the same
-    /// work since `lookUp`, the result is what it has made: the body need not run.
+    /// If another process makes one of the outputs at this moment, `begin` waits for it, in a blocking call. If another process has done
+    /// the same work since `lookUp`, the result is that work, and the body need not run.
     ///
     /// - Parameters:
-    ///   - unlessDone: False if the body must run even then, because what was found is of no use.
+    ///   - unlessDone: False if the body must run even then, because the recorded work is of no use.
     ///   - isStopped: Whether the wait must end. It is asked every 50 ms at least.
     public func begin(unlessDone: Bool = true, isStopped: () -> Bool = { false }) -> Beginning {
         guard lockOutputs(isStopped) else { return .stopped }
