@@ -2,8 +2,8 @@
 --
 --   progress.lua SAMPLES
 --
--- SAMPLES is a directory with what was on the screen at each moment: files named by the time in milliseconds, with colours as escape
--- sequences (`tmux capture-pane -e`). A reader who wants no motion sees the last one.
+-- SAMPLES is a directory with the screen at each moment: files named by the time in milliseconds, with colours as escape sequences (`tmux
+-- capture-pane -e`). A reader who wants no motion sees the last one.
 
 package.path = (arg[0]:match "^(.*/)" or "./") .. "?.lua;" .. package.path
 local svg = require "svg"
