@@ -38,7 +38,7 @@ let package = Package(
         .library(name: "OpEngineDispatch", targets: ["OpEngineDispatch"]),
         .library(name: "OpCluster", targets: ["OpCluster"]),
         .library(name: "LuaBindings", targets: ["LuaBindings"]),
-        // What `scripts/build --library` makes libopscript.so of.
+        // `scripts/build --library` makes libopscript.so of it.
         .library(name: "OpscriptLibrary", type: .static, targets: ["OpscriptLibrary"]),
         .executable(name: "opscript", targets: ["opscript"]),
         // The worker process of hosts whose operations run in processes.
@@ -74,7 +74,7 @@ let package = Package(
         .target(name: "COpscriptModule"),
         .target(
             name: "OpscriptModule", dependencies: ["COpscriptModule", "CLua", "LuaBindings", "Reports"], swiftSettings: strictMemory),
-        // Archives, as libuv's: loading shared libraries would take time at each start. What the C library has is not taken from libbsd.
+        // Archives, as libuv's: loading shared libraries would take time at each start. The C library's own functions take precedence over libbsd's.
         .target(
             name: "CTerminal", dependencies: ["CText"],
             linkerSettings: [":libedit.a", "c", ":libbsd.a", ":libtinfo.a"].map { .linkedLibrary($0) }),

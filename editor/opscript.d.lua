@@ -15,7 +15,7 @@
 
 ---@alias opscript.ObservationOption "old"|"new"|"initial"|"prior"
 
----The module: a global in every state that opscript makes, and what `require "opscript"` returns.
+---The module: a global in every state that opscript makes, and the result of `require "opscript"`.
 ---@class opscript
 ---@field Operation opscript.Operation
 ---@field BlockOperation opscript.BlockOperation
@@ -28,7 +28,7 @@ opscript = {}
 ---@return number
 function opscript.now() end
 
----Sleeps; callbacks run meanwhile. Returns at once when the operation that sleeps is cancelled.
+---Sleeps, and runs callbacks during that time. Returns at once when the operation that sleeps is cancelled.
 ---@param seconds number
 function opscript.sleep(seconds) end
 
@@ -58,7 +58,7 @@ function opscript.sh(command) end
 ---@param f fun()
 function opscript.prelude(f) end
 
----What `f` would take along to another state: a record for each upvalue and global, and for each value that cannot be sent.
+---The values that `f` would take along to another state: a record for each upvalue and global, and for each value that cannot be sent.
 ---@param f function
 ---@return opscript.Capture[]
 function opscript.captures(f) end
@@ -139,7 +139,7 @@ local Operation = {}
 
 ---@class opscript.OperationOptions
 ---@field main? fun(op: opscript.Operation, ...: any): ...
----@field arguments? any[] what `main` gets after the operation
+---@field arguments? any[] the arguments of `main` after the operation
 ---@field name? string
 ---@field queuePriority? opscript.QueuePriority|integer
 ---@field qualityOfService? opscript.QualityOfService
@@ -148,7 +148,7 @@ local Operation = {}
 ---@field dependencyPolicy? opscript.DependencyPolicy
 ---@field memoryLimit? integer
 ---@field timeout? number
----@field asynchronous? boolean whether it goes on after `main` has returned, until `finish` or `fail`
+---@field asynchronous? boolean whether it executes after `main` has returned, until `finish` or `fail`
 ---@field exclusive? string|string[]
 ---@field needs? table<string, integer|string>
 ---@field retry? opscript.RetryOptions|integer
@@ -157,7 +157,7 @@ local Operation = {}
 ---@field outputs? string|string[] files that it makes
 ---@field depfile? string a file in the format of `cc -MF` with further inputs, which it writes
 ---@field env? string|string[] environment variables on which its work depends
----@field version? any what else its work depends on
+---@field version? any a further value that its work depends on
 ---@field keepOnFailure? boolean whether its outputs stay where they are when it fails
 ---@field conditions? (opscript.Condition|{ [1]: "fileExists", [2]: string })[]
 
@@ -172,7 +172,7 @@ local Operation = {}
 ---@alias opscript.Condition "noFailedDependencies"|"noCancelledDependencies"|"fileExists"|fun(op:opscript.Operation):boolean,string?
 
 ---@param main? opscript.OperationOptions|fun(op: opscript.Operation, ...: any): ...
----@param ... any what `main` gets after the operation
+---@param ... any the arguments of `main` after the operation
 ---@return opscript.Operation
 function Operation.new(main, ...) end
 
@@ -219,7 +219,7 @@ function Operation:addDependency(op) end
 ---@param op opscript.Operation
 function Operation:removeDependency(op) end
 
----Waits; callbacks and operations of the main queue run meanwhile.
+---Waits, and runs callbacks and operations of the main queue during that time.
 ---@param timeout? number seconds
 ---@return boolean # whether it has finished
 function Operation:waitUntilFinished(timeout) end
@@ -244,7 +244,7 @@ function Operation:addOperation(operation, ...) end
 ---@param operations (opscript.Operation|fun(op: opscript.Operation): ...)[]
 function Operation:addOperations(operations) end
 
----What keeps the operation from running, as a sentence and as a table; nil when nothing does.
+---The reason why the operation does not run, as a sentence and as a table; nil without a reason.
 ---@return string?
 ---@return opscript.Blockage?
 function Operation:why() end
@@ -314,7 +314,7 @@ function GroupOperation.new(options) end
 ---@field defaultMaxConcurrentOperationCount integer (of the class)
 ---@field name string?
 ---@field maxConcurrentOperationCount integer
----@field maxPendingOperationCount integer? the most operations that wait to be started; who adds more waits
+---@field maxPendingOperationCount integer? the most operations that wait to be started; a further addition waits
 ---@field rateLimit opscript.RateLimit? how often operations are started
 ---@field isSuspended boolean
 ---@field qualityOfService opscript.QualityOfService
@@ -327,8 +327,8 @@ local OperationQueue = {}
 
 ---@class opscript.MapOptions
 ---@field inFlight? integer how many operations are in the queue at once
----@field ordered? boolean false for results as they come
----@field onError? "raise"|"collect" what happens with errors of `f`; not in `reduce`
+---@field ordered? boolean false for results in the order of their arrival
+---@field onError? "raise"|"collect" the effect of errors of `f`; not in `reduce`
 ---@field name? string the operations' name
 ---@field initial? any the first value that `reduce` combines
 
@@ -359,7 +359,7 @@ local OperationQueue = {}
 function OperationQueue.new(options) end
 
 ---@param op opscript.Operation|fun(op: opscript.Operation, ...: any): ...
----@param ... any what a function gets after the operation
+---@param ... any the arguments of a function after the operation
 ---@return opscript.Operation
 function OperationQueue:addOperation(op, ...) end
 
@@ -413,7 +413,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@class opscript.Error
 ---@field message string
 ---@field traceback string
----@field value any what was raised
+---@field value any the raised value
 ---@field kind opscript.ErrorKind
 ---@field operation opscript.Operation?
 ---@field member opscript.Operation? of a group's error: the member that has failed
@@ -424,7 +424,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field old any
 ---@field isPrior boolean?
 
----What keeps an operation from running. Only the fields that apply are present.
+---The reasons why an operation does not run. Only the fields that apply are present.
 ---@class opscript.Blockage
 ---@field isInQueue false?
 ---@field unfinishedDependencies opscript.Operation[]?
@@ -438,10 +438,10 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field barrier opscript.Operation?
 ---@field before opscript.Operation[]?
 ---@field exclusive string? the key that another operation has
----@field resource string? what too little is left of
+---@field resource string? the resource with too little left
 ---@field nextAttempt integer? the number of the attempt that follows a pause
 ---@field secondsToNextStart number?
----@field waits string? what the body of an executing operation waits for
+---@field waits string? the event that the body of an executing operation waits for
 ---@field group opscript.GroupOperation? the group that has not started
 
 ---@class opscript.Capture
@@ -503,7 +503,7 @@ function Channel:receive(seconds) end
 ---@return any ...
 function Channel:tryReceive() end
 
----Ends the channel: receivers get what is left, and who sends gets an error.
+---Closes the channel: receivers get the waiting messages, and `send` raises an error.
 function Channel:close() end
 
 ---@class opscript.ProcessOptions

@@ -5,12 +5,12 @@
 --
 -- Builds all C files in DIRECTORY into DIRECTORY/program. If several of them have a function `main`, each of these becomes a program of its name, linked
 -- with the files that have none. A directory that does not exist is made, with a program of so many files (default: 50). Without DIRECTORY, it builds
--- one such program three times, with a change between, and removes it. `CC`, `CFLAGS` and `LDLIBS` are what they are for make. Lua's own source:
+-- one such program three times, with a change between, and removes it. `CC`, `CFLAGS` and `LDLIBS` have the meaning that they have for make. Lua's own source:
 --
 --   CFLAGS="-O2 -std=gnu99 -DLUA_USE_POSIX" LDLIBS=-lm build.lua lua-5.4.4/src
 --
--- What a file includes is found by the compiler, which writes it into a depfile. `opscript --explain build.lua DIRECTORY` shows why a file is compiled, and
--- `opscript --dry-run` what would be. A compiler that fails makes its operation fail: the others go on, but the program is not linked.
+-- The compiler finds the headers of a file, and writes them into a depfile. `opscript --explain build.lua DIRECTORY` shows why a file is compiled, and
+-- `opscript --dry-run` shows the files that would be. If the compiler fails, its operation fails. The others run, but the program is not linked.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local compiler, flags, libraries = os.getenv "CC" or "cc", os.getenv "CFLAGS" or "", os.getenv "LDLIBS" or ""
@@ -54,12 +54,12 @@ local function runWith(words, options)
   run(words)
 end
 
--- These two run on workers. What they use is a part of what the store compares: `compiler`, for example.
+-- These two run on workers. The store also compares their captured values: `compiler`, for example.
 local function compile(op, source, object, depfile) runWith({ compiler, "-MMD", "-MF", depfile, "-c", source, "-o", object }, flags) end
 
 local function link(op, program, objects) runWith({ compiler, "-o", program, table.unpack(objects) }, libraries) end
 
--- Builds the programs. Returns the names of what was made, what was not because it was up to date, and the errors.
+-- Builds the programs. Returns the names of the files that were made, of those that were up to date, and the errors.
 local function build(directory)
   local queue, steps, mains, shared = OperationQueue.new "build", {}, {}, {}
   local compiling = {}

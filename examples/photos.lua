@@ -4,7 +4,7 @@
 --   photos.lua [--serial] [--cancel] [--large] [DIRECTORY]
 --
 -- 20 downloads; a reload of the whole view that depends on all of them; 20 filters that depend on the reload; 20 reloads of
--- one item, each of which depends on its filter. Downloads and filters run on workers, reloads run here: the view belongs to this state.
+-- one item, each dependent on its filter. Downloads and filters run on workers, reloads run here: the view belongs to this state.
 -- --serial runs one operation at a time. --cancel cancels everything when half of the downloads have finished. --large makes
 -- pictures of two megapixels, so that there is time to watch: opscript --report photos.html photos.lua --large
 --

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- What happens after a failure. An operation's or a queue's `dependencyPolicy` decides.
+-- Shows the effect of a failure, which an operation's or a queue's `dependencyPolicy` decides.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
@@ -17,7 +17,7 @@ local looks = Operation.new {
 local strict = Operation.new { name = "strict", main = say, dependencies = { fails }, dependencyPolicy = "succeeded" }
 local stricter = Operation.new { name = "stricter", main = say, dependencies = { strict }, dependencyPolicy = "succeeded" }
 
--- Operations that do not depend on the failure go on.
+-- Operations that do not depend on the failure run.
 local other = Operation.new { name = "other", main = say, dependencyPolicy = "succeeded" }
 -- This cleanup has the default policy, so it always runs.
 local last = Operation.new { name = "last", main = say, dependencies = { stricter, other } }

@@ -12,7 +12,7 @@ local function service(answer)
   opscript.after(0.02, function() answer(number == 3 and "here you are" or nil, "busy") end)
 end
 
--- An operation that goes on until the service has answered, with growing pauses in between. It runs here, where the service is, and
+-- An operation that executes until the service has answered, with growing pauses in between. It runs here, beside the service, and
 -- no thread waits.
 local request = Operation.new {
   name = "request",

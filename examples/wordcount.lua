@@ -33,7 +33,7 @@ local function addFilesBelow(directory)
   local find = assert(io.popen("find -H " .. shellQuote(findable(directory)) .. " -xtype f -print0"))
   local found = {}
   for path in find:read "a":gmatch "([^\0]+)\0" do found[#found + 1] = path end
-  if not find:close() then failed = true end -- `find` has reported what it could not read
+  if not find:close() then failed = true end -- `find` has reported the files that it could not read
   table.sort(found)
   table.move(found, 1, #found, #paths + 1, paths)
 end

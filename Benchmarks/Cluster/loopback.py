@@ -1,4 +1,4 @@
-# How fast bytes go from one process to another over TCP on this machine: `loopback.py MEGABYTES` prints MB a second. Like iperf3, it writes
+# Measures TCP from one process to another on this machine: `loopback.py MEGABYTES` prints MB a second. Like iperf3, it writes
 # the same 128 KB again and again.
 import json
 import os

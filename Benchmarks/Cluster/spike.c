@@ -1,4 +1,4 @@
-// What NATS JetStream can do on this machine, without anything of ours: the rates and delays that a queue over it cannot beat.
+// Measures NATS JetStream on this machine, without opscript: the rates and delays that a queue over it cannot beat.
 //
 //   spike URL [DIVISOR]    DIVISOR divides the number of messages, 1 by default
 //
@@ -39,7 +39,7 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Prints what half of the delays, and 99 of 100, do not exceed. They are in seconds.
+// Prints the limits that half of the delays, and 99 of 100, do not exceed, in seconds.
 static void delays(const char *what, const char *storage, double *values, int count) {
   char name[128];
   qsort(values, (size_t)count, sizeof *values, compare);
@@ -49,7 +49,7 @@ static void delays(const char *what, const char *storage, double *values, int co
   row(name, storage, values[count * 99 / 100] * 1e3, "ms");
 }
 
-// Without `asap`, a thread of the library sends what has gathered in a millisecond.
+// Without `asap`, a thread of the library sends the messages of each millisecond together.
 static natsConnection *connected(bool asap) {
   natsOptions *options = NULL;
   natsConnection *connection = NULL;
@@ -145,7 +145,7 @@ static void rates(jsStorageType storage, const char *name) {
   natsConnection_Destroy(consumer);
 }
 
-// Large messages, and what fetches them.
+// Large messages, and fetching them.
 struct flow {
   jsCtx *js;
   natsConnection *connection;
@@ -300,7 +300,7 @@ static void bulk_without_stream(void) {
   check(natsSubscription_SetPendingLimits(subscription, -1, -1), "subscribing");
   check(natsConnection_Flush(consumer), "flushing");
   double start = now();
-  // What was not received yet is in memory, here or in the server: 16 messages at most.
+  // At most 16 messages that were not received yet are in memory, here or in the server.
   for (int sent = 0, received = 0; received < count; received++) {
     natsMsg *message = NULL;
     for (; sent < count && sent < received + 16; sent++) check(natsConnection_Publish(producer, "bulk", data, large), "publishing");

@@ -39,7 +39,7 @@ def elapsed(f, *arguments):
 
 
 # `run(name, count)` runs a function of this file `count` times on the workers, and returns when it has all results.
-# `length(data)` sends bytes to a worker, and returns what their length is there. `warm_up` makes sure that both workers are there.
+# `length(data)` sends bytes to a worker, and returns their length there. `warm_up` waits for both workers.
 def main(run, length, warm_up):
     workload, count = sys.argv[1], int(sys.argv[2])
     warm_up()

@@ -142,7 +142,7 @@ for form, body in pairs(bodies) do
   workloads["serial" .. form] = function(count) return flood(count, serial, plain) end
   workloads["G10" .. form] = function(count) return grouped(count, 10, body) end
   workloads["G100" .. form] = function(count) return grouped(count, 100, body) end
-  -- Keys that nobody else holds, and the same without them. Both keep the strings, because a state with many strings is slower in all that it does.
+  -- Keys that no other operation holds, and the same without them. Both keep the strings, because a state with many strings is slower in all that it does.
   local function keys(count)
     local keys = {}
     for i = 1, count do keys[i] = "key " .. i end

@@ -8,7 +8,7 @@ local function write(path, text)
   assert(file:write(text))
 end
 
--- What a compiler does, as far as the store sees it.
+-- The work of a compiler, as far as the store sees it.
 local function compile(op, source, object, depfile)
   write(object, "object of " .. source)
   write(depfile, object .. ": " .. source .. " h0.h h1.h h2.h h3.h h4.h\n")

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Counts the words of each text, and adds them up. Does only what an edit has to do with.
+-- Counts the words of each text, and adds them up. Runs only the steps that an edit affects.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new { dependencyPolicy = "succeeded" }

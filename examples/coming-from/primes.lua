@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Counts primes. A count that an earlier run has made comes from the store.
+-- Counts primes. The store has the counts of earlier runs.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 

@@ -4,7 +4,7 @@
 local Operation = opscript.Operation
 local queue = opscript.OperationQueue.new()
 
--- An operation is stopped, whatever its body does.
+-- A timeout stops the body of an operation.
 local endless = Operation.new { name = "endless", timeout = 0.05, main = function() while true do end end }
 queue:addOperation(endless)
 endless:waitUntilFinished()
@@ -14,7 +14,7 @@ print(endless.error.kind)
 local program = opscript.process { "sleep", 1000, timeout = 0.05 }
 print(pcall(program.wait, program))
 
--- A wait ends, but the operation goes on.
+-- A wait ends, but the operation continues.
 local slow = queue:addOperation(function(op)
   while not op.isCancelled do opscript.sleep(1) end
   return "cancelled later"

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Repeats a task while other work goes on, and stops when the work has ended.
+-- Repeats a task during other work, and stops when the work has ended.
 
 local queue = opscript.OperationQueue.new()
 local ticks = 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Reads what programs print: as a whole when they have ended, or line by line while they run.
+-- Reads the output of programs: as a whole when they have ended, or line by line while they run.
 
 local queue = opscript.OperationQueue.new()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Observes changes of operations and queues, and what an operation reports about itself.
+-- Observes changes of operations and queues, and the values that an operation stores in itself.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 

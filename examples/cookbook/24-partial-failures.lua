@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Asks several servers at once, uses the answers that come, and says which are missing. A server that has more pages adds them to the group.
+-- Asks several servers at once, uses the answers that arrive, and names the missing ones. A server that has more pages adds them to the group.
 
 local queue = opscript.OperationQueue.new()
 
@@ -16,7 +16,7 @@ end
 local group = opscript.GroupOperation.new { name = "servers", timeout = 10, maxConcurrentOperationCount = 2 }
 for name, server in pairs(servers) do group:addOperation(ask, name, server, 1) end
 queue:addOperation(group)
-group:waitUntilFinished()                                      -- for the pages that were added meanwhile, too
+group:waitUntilFinished()                                      -- also for the pages that were added during the wait
 
 local pages, missing = {}, 0
 for i, op in ipairs(group.operations) do

@@ -45,4 +45,4 @@ end
 report({ "mon 1 tue 2", "mon 3 tue 900" }, 100)
 report({ "mon 1 tue 2", "mon 3 tue 900" }, 100)  -- nothing has changed
 report({ "mon 1 tue 2", "mon 3 tue 4" }, 100)    -- one text has
-report({ "mon 1 tue 2", "mon 3 tue 4" }, 50)     -- the limit has; what is cleaned is the same, so the total is
+report({ "mon 1 tue 2", "mon 3 tue 4" }, 50)     -- the limit has; the cleaned data are the same, so the total is

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Compiles what has changed, and links if something was compiled. The compiler says in depfiles which headers a file includes.
+-- Compiles changed files, and links if a file was compiled. The compiler writes the headers that a file includes into depfiles.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local folder = opscript.sh("mktemp -d"):wait().stdout:gsub("\n", "/")

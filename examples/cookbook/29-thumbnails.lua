@@ -1,6 +1,6 @@
 #!/usr/bin/env opscript
--- Fetches pictures, a few at a time, and makes a thumbnail of each. What an earlier run has fetched and made is not done again, however that
--- run ended.
+-- Fetches pictures, a few at a time, and makes a thumbnail of each. The next run skips the pictures that an earlier run
+-- has fetched and made, even if that run was killed.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local folder = opscript.sh("mktemp -d"):wait().stdout:gsub("\n", "/")

@@ -1,4 +1,4 @@
-/// What is measured: one or more programs that print a number.
+/// The subject of a measurement: one or more programs that print a number.
 struct Subject {
     var name: String
     /// Programs with their arguments. The smallest number that they print counts.

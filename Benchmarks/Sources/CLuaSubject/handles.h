@@ -1,4 +1,4 @@
 #include <lua5.4/lua.h>
 
-/// Does what the script of L1 does with `count` operations, except for running them.
+/// Makes and adds `count` operations as the script of L1 does, and does not run them.
 void run_handles(lua_State *lua, int count);

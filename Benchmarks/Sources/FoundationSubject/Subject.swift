@@ -6,7 +6,7 @@ typealias BlockOperation = Foundation.BlockOperation
 typealias OperationQueue = Foundation.OperationQueue
 
 extension OperationQueue {
-    /// What a program has to write to add a block with a priority.
+    /// The code with which a program adds a block with a priority.
     func addOperation(queuePriority: Operation.QueuePriority, _ block: @escaping @Sendable () -> Void) {
         let operation = BlockOperation(block: block)
         operation.queuePriority = queuePriority

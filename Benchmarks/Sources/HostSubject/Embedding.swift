@@ -1,7 +1,7 @@
 import LuaBindings
 import Measuring
 
-// What a host pays for: calls of its functions, runtimes, and values as Swift types.
+// Measures a host's costs: calls of its functions, runtimes, and values as Swift types.
 
 func registerFunctions(in runtime: Runtime) throws {
     try runtime.registerDirect("addDirectly") { call in try call.push(call.integer(at: 1) + call.integer(at: 2)) }

@@ -14,7 +14,7 @@ static void check(bool is_done, opscript_error *error) {
   exit(1);
 }
 
-// price(item): what scripts call to look up a price. `user_data` is the price of everything but apples.
+// price(item): a function for scripts, which returns a price. `user_data` is the price of everything but apples.
 static bool price(void *user_data, const opscript_list *arguments, opscript_list *results) {
   const char *item = opscript_value_get_string(opscript_list_get(arguments, 0), NULL);
   if (item == NULL) {
@@ -24,7 +24,7 @@ static bool price(void *user_data, const opscript_list *arguments, opscript_list
   return opscript_list_add_integer(results, strcmp(item, "apple") == 0 ? 3 : *(int *)user_data);
 }
 
-// Takes what scripts print.
+// Takes the output of scripts.
 static void show(void *user_data, const char *bytes, size_t length) {
   (void)user_data;
   printf("script: %.*s", (int)length, bytes);

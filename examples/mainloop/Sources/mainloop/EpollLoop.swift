@@ -2,7 +2,7 @@ import CEpoll
 import Glibc
 import OpEngine
 
-/// A loop that waits for several things at once, one of which is the main queue.
+/// A loop that waits for several events at once, among them those of the main queue.
 final class EpollLoop {
     private let epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
     private let inbox = Engine.shared.mainInbox

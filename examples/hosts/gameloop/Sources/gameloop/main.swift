@@ -1,4 +1,4 @@
-// A game whose scripts run jobs on the other processors. Each frame updates the world, drains what the scripts have to say for a part of
+// A game whose scripts run jobs on the other processors. Each frame updates the world, runs the scripts' callbacks for a part of
 // the frame's time, draws, and sleeps until the next frame is due.
 //
 //     gameloop [FRAMES]

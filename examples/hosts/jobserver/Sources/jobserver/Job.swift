@@ -2,14 +2,14 @@ import Foundation
 import LuaBindings
 import Synchronization
 
-/// A script of a client and what it may use.
+/// A script of a client and its limits.
 struct Job: Sendable {
     static let seconds = Duration.seconds(1)
     static let outputBytes = 64 << 10
 
     let script: String
 
-    /// Runs the script in a runtime of its own, which nothing outlives. Returns what it has printed and returned, or its error, as lines of
+    /// Runs the script in a runtime of its own, which is closed at the end. Returns its output and its results, or its error, as lines of
     /// JSON.
     func run(_ deadlines: Deadlines) -> String {
         let output = Output()
@@ -65,13 +65,13 @@ struct Job: Sendable {
         }
     }
 
-    /// What a script has printed, up to a limit.
+    /// The output of a script, up to a limit.
     private final class Output: Sendable {
         private let bytes = Mutex<[UInt8]>([])
 
         func append(_ more: [UInt8]) { bytes.withLock { $0 += more.prefix(Job.outputBytes - $0.count) } }
 
-        /// A line of JSON, if the script has printed anything.
+        /// A line of JSON, if the script has output.
         var lines: String {
             let text = bytes.withLock { String(decoding: $0, as: UTF8.self) }
             return text.isEmpty ? "" : (try? Job.line(["output": text])) ?? ""

@@ -1,4 +1,4 @@
-// A server that runs scripts of its clients: POST one to /run, and get what it returns as lines of JSON.
+// A server that runs scripts of its clients: POST one to /run, and get its results as lines of JSON.
 //
 //     jobserver [PORT]
 //     curl --data-binary 'return 6 * 7, { "a", "b" }' http://127.0.0.1:8080/run

@@ -9,7 +9,7 @@ typedef struct cs_request cs_request;
 /// Gets a request whose body is complete. Called on the server's thread, so it must not wait: any thread answers later with `cs_reply`.
 typedef void (*cs_take)(void *context, cs_request *request);
 
-/// What clients may use, so that one of them cannot keep the others out.
+/// The limits of clients, so that one of them cannot keep the others out.
 typedef struct cs_limits {
     size_t body_bytes;
     unsigned connections;
