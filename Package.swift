@@ -1,32 +1,14 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// The techniques of docs/performance.md that a build can leave out. OPSCRIPT_WITHOUT names some, with commas between, or says "all".
-let techniques = [
-    "asymmetric-fence", "cached-closures", "deferred-operations", "due-lists", "flat-parcels", "inline-state",
-    "shared-strings", "spinning", "standby",
-]
-let without = (Context.environment["OPSCRIPT_WITHOUT"] ?? "").split(separator: ",").map(String.init)
-for name in without where name != "all" && !techniques.contains(name) {
-    fatalError("OPSCRIPT_WITHOUT: there is no technique '\(name)'; there are \(techniques.joined(separator: ", "))")
-}
-
-/// What the compilers are told about them, such as `WITHOUT_SPINNING`.
-let omissions = (without.contains("all") ? techniques : without).map { name in
-    "WITHOUT_" + name.uppercased().split(separator: "-").joined(separator: "_")
-}
-let swiftOmissions = omissions.map { SwiftSetting.define($0) }
-let cOmissions = omissions.map { CSetting.define($0) }
-
 /// One list for every Swift target: the checks are the same everywhere.
-let strict: [SwiftSetting] =
-    swiftOmissions + [
-        .swiftLanguageMode(.v6),
-        .treatAllWarnings(as: .error),
-        .enableUpcomingFeature("ExistentialAny"),
-        .enableUpcomingFeature("InternalImportsByDefault"),
-        .enableUpcomingFeature("MemberImportVisibility"),
-    ]
+let strict: [SwiftSetting] = [
+    .swiftLanguageMode(.v6),
+    .treatAllWarnings(as: .error),
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
 
 /// For the targets that call C or handle raw memory: each such expression is marked `unsafe`.
 let strictMemory: [SwiftSetting] = strict + [.strictMemorySafety()]
@@ -49,11 +31,11 @@ let package = Package(
     targets: [
         // Its folders are layers, which includes name: "Core/registry_raising.h".
         .target(
-            name: "CLua", cSettings: cOmissions + [.headerSearchPath(".")],
+            name: "CLua", cSettings: [.headerSearchPath(".")],
             linkerSettings: [.linkedLibrary("lua5.4"), .linkedLibrary(":libxxhash.a")]),
         // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
         .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
-        .target(name: "CPlatform", cSettings: cOmissions),
+        .target(name: "CPlatform"),
         .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         // Archives, as libuv's. SQLite's needs the mathematical functions.

@@ -7,7 +7,7 @@ import Testing
         let parcel = try body("local n, s = 1, 'x'; return function() return n + 1, s .. n end")
         let receiver = State()
         for _ in 1...5 { #expect(try receiver.run(body: parcel) == "2 x1") }
-        #expect(receiver.hasReused(4))
+        #expect(receiver.reuseCount == 4)
     }
 
     @Test func itsUpvaluesAreThoseOfItsOwnParcel() throws {
@@ -19,7 +19,7 @@ import Testing
             #expect(try receiver.run(body: parcels[0]) == "a! 1")
             #expect(try receiver.run(body: parcels[1]) == "b! false")
         }
-        #expect(receiver.hasReused(3))
+        #expect(receiver.reuseCount == 3)
     }
 
     /// The closure still holds the upvalues of its last parcel, so they are not set again.
@@ -33,7 +33,7 @@ import Testing
         for (value, result) in zip(values, expected) {
             #expect(try receiver.run(body: try sender.encode("return make(\(value))")) == result)
         }
-        #expect(receiver.hasReused(values.count - 1))
+        #expect(receiver.reuseCount == values.count - 1)
     }
 
     @Test func codesThatShareAPlaceTakeTurns() throws {
@@ -51,7 +51,7 @@ import Testing
             let error = #expect(throws: ScriptError.self) { try receiver.run(body: parcel) }
             #expect(error?.message == "test:1: attempt to call a number value (upvalue 'n')")
         }
-        #expect(receiver.hasReused(0))
+        #expect(receiver.reuseCount == 0)
     }
 
     @Test func norOneThatIsStopped() throws {
@@ -64,7 +64,7 @@ import Testing
             let error = #expect(throws: ScriptError.self) { try receiver.run(body: large, memoryLimit: 1 << 20) }
             #expect(error?.isMemoryError == true)
         }
-        #expect(receiver.hasReused(2))
+        #expect(receiver.reuseCount == 2)
     }
 
     /// A closure is not reused when something may keep it, or when it shares its upvalues.
@@ -84,7 +84,7 @@ import Testing
         let parcel = try body(source)
         let receiver = State()
         for _ in 1...3 { #expect(try receiver.run(body: parcel) == results) }
-        #expect(receiver.hasReused(0))
+        #expect(receiver.reuseCount == 0)
     }
 
     /// A called function or a hook can get the running closure from the debug library.
@@ -107,7 +107,7 @@ import Testing
         #expect(try receiver.run(body: first) == "11")
         #expect(try receiver.run(body: second) == "21")
         #expect(try receiver.text("return tostring(string.seen())") == "10")
-        #expect(receiver.hasReused(0))
+        #expect(receiver.reuseCount == 0)
     }
 
     /// Code can also find the closure in the registry.
@@ -131,7 +131,7 @@ import Testing
             #expect(try receiver.run(body: parcel) == "2")
             try receiver.run("debug.getinfo(1)")
         }
-        #expect(receiver.hasReused(2))
+        #expect(receiver.reuseCount == 2)
     }
 
     /// The results may have used up every slot of the stack.
@@ -142,7 +142,7 @@ import Testing
             let parcel = try body("local s = ('x'):rep(\(count)); return function() s:look(); return s:byte(1, -1) end")
             #expect(try receiver.run(body: parcel).count == 4 * count - 1)
         }
-        #expect(receiver.hasReused(0))
+        #expect(receiver.reuseCount == 0)
     }
 
     @Test func whatABodyLeavesInAnUpvalueIsCollected() throws {
@@ -166,15 +166,6 @@ import Testing
 }
 
 extension State {
-    /// Whether that many bodies have run as the closure of an earlier body; none in a build without cached closures.
-    fileprivate func hasReused(_ count: Int) -> Bool {
-        #if WITHOUT_CACHED_CLOSURES
-            reuseCount == 0
-        #else
-            reuseCount == count
-        #endif
-    }
-
     /// How often a body has run as the closure of an earlier body.
     fileprivate var reuseCount: Int { unsafe Int(clua_state_of(lua).pointee.reuse_count) }
 

@@ -34,9 +34,7 @@ import Testing
         let alone = try state.encode("value = \(table) return value")
         let beside = try state.encode("return value, nil")
         let null = try state.encode("return nil").bytes
-        #if !WITHOUT_FLAT_PARCELS
-            #expect(isFlat(alone))
-        #endif
+        #expect(isFlat(alone))
         #expect(!isFlat(beside))
         #expect(beside.bytes == alone.bytes.dropLast() + null.dropFirst())
     }

@@ -13,29 +13,22 @@ import Testing
         try receiver.run(check, arguments: receiver.count)
     }
 
-    #if WITHOUT_SHARED_STRINGS
-        @Test("Encoding copies a long string")
-        func copied() throws {
-            #expect(try State().encode(Self.million).bytes.count > 1_000_000)
-        }
-    #else
-        @Test("Encoding does not copy a long string")
-        func notCopied() throws {
-            let sender = State()
-            #expect(try sender.encode(Self.million).bytes.count < 16)
-            #expect(try sender.encode("return { [('k'):rep(100000)] = ('v'):rep(100000) }").bytes.count < 32)
-        }
+    @Test("Encoding does not copy a long string")
+    func notCopied() throws {
+        let sender = State()
+        #expect(try sender.encode(Self.million).bytes.count < 16)
+        #expect(try sender.encode("return { [('k'):rep(100000)] = ('v'):rep(100000) }").bytes.count < 32)
+    }
 
-        @Test("A parcel that refers to a long string it does not have is an error")
-        func wrongNumber() throws {
-            let parcel = try State().encode(Self.million)
-            let receiver = State()
-            receiver.decodeWithWrongBytes(parcel)
-            // Flags, tag, number, end.
-            #expect(receiver.decode(parcel, bytes: [0, parcel.bytes[1], 1, parcel.bytes[3]], in: CLUA_FRESH_ENVIRONMENT) == LUA_ERRRUN)
-            #expect(receiver.decode(parcel, bytes: parcel.bytes, in: CLUA_FRESH_ENVIRONMENT) == LUA_OK)
-        }
-    #endif
+    @Test("A parcel that refers to a long string it does not have is an error")
+    func wrongNumber() throws {
+        let parcel = try State().encode(Self.million)
+        let receiver = State()
+        receiver.decodeWithWrongBytes(parcel)
+        // Flags, tag, number, end.
+        #expect(receiver.decode(parcel, bytes: [0, parcel.bytes[1], 1, parcel.bytes[3]], in: CLUA_FRESH_ENVIRONMENT) == LUA_ERRRUN)
+        #expect(receiver.decode(parcel, bytes: parcel.bytes, in: CLUA_FRESH_ENVIRONMENT) == LUA_OK)
+    }
 
     @Test("A long string that was sent outlives the state that sent it")
     func outlivesItsState() throws {
@@ -44,50 +37,48 @@ import Testing
         try receive(parcel)
     }
 
-    #if !WITHOUT_SHARED_STRINGS
-        @Test("Lua has a string in memory that is lent for it, one state at a time, and others have copies")
-        func lent() throws {
-            let sent = try State().encode(Self.million)
-            let count = 1_000_000, room = 64
-            let block = UnsafeMutableRawPointer.allocate(byteCount: room + count + 1, alignment: 16)
-            defer { unsafe block.deallocate() }
-            for index in 0..<count { unsafe block.storeBytes(of: 48 + UInt8(index % 10), toByteOffset: room + index, as: UInt8.self) }
-            unsafe block.storeBytes(of: 1, as: UInt8.self)
-            func hasRoom() -> Bool { unsafe block.load(as: UInt8.self) == 1 }
-            let text = unsafe UnsafePointer((block + room).assumingMemoryBound(to: CChar.self))
-            func decode(in state: State) throws -> Bool {
-                let string = unsafe clua_wire_string_of_object(text, count, block, nil)
-                var bytes: UnsafeMutablePointer<UInt8>?, byteCount = 0
-                #expect(unsafe clua_wire_write(sent.pointer, &bytes, &byteCount))
-                defer { unsafe free(bytes) }
-                let parcel = Parcel()
-                #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, nil, 0, parcel.pointer))
-                try state.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
-                let address = unsafe UInt(bitPattern: lua_topointer(state.lua, -1))
-                return UInt(bitPattern: block) < address && address < UInt(bitPattern: text)
-            }
-            let first = State(), second = State()
-            #expect(try decode(in: first) && !hasRoom())
-            #expect(try first.usedBytes() > count)
-            #expect(try !decode(in: first))
-            #expect(try !decode(in: second))
-            // A string that is sent on is not copied either, and its bytes outlive it.
-            unsafe lua_pushvalue(first.lua, 1)
-            let onward = try first.encode(1, as: CLUA_STORED)
-            try first.run(Self.check, arguments: 1)
-            first.count = 0
-            try second.run(Self.check, arguments: 1)
-            #expect(try first.usedBytes() < count && hasRoom())
-            try receive(onward)
-            do {
-                let third = State()
-                #expect(try decode(in: third) && !hasRoom())
-            }
-            #expect(hasRoom())
-            #expect(try decode(in: second))
-            try second.run(Self.check, arguments: 1)
+    @Test("Lua has a string in memory that is lent for it, one state at a time, and others have copies")
+    func lent() throws {
+        let sent = try State().encode(Self.million)
+        let count = 1_000_000, room = 64
+        let block = UnsafeMutableRawPointer.allocate(byteCount: room + count + 1, alignment: 16)
+        defer { unsafe block.deallocate() }
+        for index in 0..<count { unsafe block.storeBytes(of: 48 + UInt8(index % 10), toByteOffset: room + index, as: UInt8.self) }
+        unsafe block.storeBytes(of: 1, as: UInt8.self)
+        func hasRoom() -> Bool { unsafe block.load(as: UInt8.self) == 1 }
+        let text = unsafe UnsafePointer((block + room).assumingMemoryBound(to: CChar.self))
+        func decode(in state: State) throws -> Bool {
+            let string = unsafe clua_wire_string_of_object(text, count, block, nil)
+            var bytes: UnsafeMutablePointer<UInt8>?, byteCount = 0
+            #expect(unsafe clua_wire_write(sent.pointer, &bytes, &byteCount))
+            defer { unsafe free(bytes) }
+            let parcel = Parcel()
+            #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, nil, 0, parcel.pointer))
+            try state.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
+            let address = unsafe UInt(bitPattern: lua_topointer(state.lua, -1))
+            return UInt(bitPattern: block) < address && address < UInt(bitPattern: text)
         }
-    #endif
+        let first = State(), second = State()
+        #expect(try decode(in: first) && !hasRoom())
+        #expect(try first.usedBytes() > count)
+        #expect(try !decode(in: first))
+        #expect(try !decode(in: second))
+        // A string that is sent on is not copied either, and its bytes outlive it.
+        unsafe lua_pushvalue(first.lua, 1)
+        let onward = try first.encode(1, as: CLUA_STORED)
+        try first.run(Self.check, arguments: 1)
+        first.count = 0
+        try second.run(Self.check, arguments: 1)
+        #expect(try first.usedBytes() < count && hasRoom())
+        try receive(onward)
+        do {
+            let third = State()
+            #expect(try decode(in: third) && !hasRoom())
+        }
+        #expect(hasRoom())
+        #expect(try decode(in: second))
+        try second.run(Self.check, arguments: 1)
+    }
 
     @Test("Sending a long string does not keep it alive in its state, yet other states can read it")
     func collected() throws {

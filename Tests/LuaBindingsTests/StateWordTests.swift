@@ -42,64 +42,54 @@ import Testing
         #expect(few.byteCount == expected.byteCount && few.valueCount == expected.valueCount, comment)
     }
 
-    #if WITHOUT_INLINE_STATE
-        @Test("Without inline state, an operation with one body begins out of line")
-        func beginsOutOfLine() throws {
-            let word = LuaOperation.StateWord(body: parcels[0], isInHandle: true, hasCompletion: true)
-            let block = try unsafe #require(unsafe word.outOfLine)
-            #expect(unsafe !word.isInline && LuaOperation.OutOfLineState.fields(of: block).pointee.bodies.count == 1)
-            unsafe LuaOperation.OutOfLineState.destroy(block)
-        }
-    #else
-        @Test func itSaysWhatTheFieldsSay() {
-            let seed = UInt64.random(in: 0 ... .max)
-            var random = SeededGenerator(seed: seed)
-            for _ in 0..<200 {
-                var reference = Reference()
-                var word = LuaOperation.StateWord.nothing
-                if Bool.random(using: &random) {
-                    reference = Reference(
-                        body: Int.random(in: 0..<4, using: &random), isInHandle: .random(using: &random),
-                        hasCompletion: .random(using: &random)
-                    )
-                    word = .init(
-                        body: parcels[reference.body!], isInHandle: reference.isInHandle, hasCompletion: reference.hasCompletion)
-                }
-                for step in 0..<20 {
-                    expectSame(word, reference, "seed \(seed), before step \(step)")
-                    switch Int.random(in: 0..<5, using: &random) {
-                    case 0:
-                        let taken = unsafe word.takeBody()
-                        #expect(unsafe number(of: taken) == reference.body)
-                        unsafe taken?.release()
-                        if reference.body != nil { (reference.body, reference.isInHandle) = (nil, false) }
-                    case 1:
-                        // The owner of a word takes its body before it sets results.
-                        if reference.body != nil { break }
-                        let low: UInt64 = Bool.random(using: &random) ? 0 : 1
-                        let few = ReturnedValues.Few(
-                            bytes: (random.next() & ~0xff | low, 0), byteCount: .random(in: 0...9, using: &random),
-                            valueCount: .random(in: 0...17, using: &random))
-                        let isStored = word.setResults(.few(few))
-                        let isStoredInFields = reference.setResults(few)
-                        #expect(isStored == isStoredInFields, "seed \(seed)")
-                    case 2:
-                        if !reference.hasCompletion { break }
-                        word.post()
-                        reference.isPosted = true
-                    case 3:
-                        word.dropCompletion()
-                        (reference.hasCompletion, reference.isPosted) = (false, false)
-                    default:
-                        let copy = LuaOperation.StateWord.decodeAtomicRepresentation(
-                            LuaOperation.StateWord.encodeAtomicRepresentation(word))
-                        #expect(copy == word)
-                    }
-                }
-                unsafe word.takeBody()?.release()
+    @Test func itSaysWhatTheFieldsSay() {
+        let seed = UInt64.random(in: 0 ... .max)
+        var random = SeededGenerator(seed: seed)
+        for _ in 0..<200 {
+            var reference = Reference()
+            var word = LuaOperation.StateWord.nothing
+            if Bool.random(using: &random) {
+                reference = Reference(
+                    body: Int.random(in: 0..<4, using: &random), isInHandle: .random(using: &random),
+                    hasCompletion: .random(using: &random)
+                )
+                word = .init(
+                    body: parcels[reference.body!], isInHandle: reference.isInHandle, hasCompletion: reference.hasCompletion)
             }
+            for step in 0..<20 {
+                expectSame(word, reference, "seed \(seed), before step \(step)")
+                switch Int.random(in: 0..<5, using: &random) {
+                case 0:
+                    let taken = unsafe word.takeBody()
+                    #expect(unsafe number(of: taken) == reference.body)
+                    unsafe taken?.release()
+                    if reference.body != nil { (reference.body, reference.isInHandle) = (nil, false) }
+                case 1:
+                    // The owner of a word takes its body before it sets results.
+                    if reference.body != nil { break }
+                    let low: UInt64 = Bool.random(using: &random) ? 0 : 1
+                    let few = ReturnedValues.Few(
+                        bytes: (random.next() & ~0xff | low, 0), byteCount: .random(in: 0...9, using: &random),
+                        valueCount: .random(in: 0...17, using: &random))
+                    let isStored = word.setResults(.few(few))
+                    let isStoredInFields = reference.setResults(few)
+                    #expect(isStored == isStoredInFields, "seed \(seed)")
+                case 2:
+                    if !reference.hasCompletion { break }
+                    word.post()
+                    reference.isPosted = true
+                case 3:
+                    word.dropCompletion()
+                    (reference.hasCompletion, reference.isPosted) = (false, false)
+                default:
+                    let copy = LuaOperation.StateWord.decodeAtomicRepresentation(
+                        LuaOperation.StateWord.encodeAtomicRepresentation(word))
+                    #expect(copy == word)
+                }
+            }
+            unsafe word.takeBody()?.release()
         }
-    #endif
+    }
 
     @Test func parcelsAreNotForFewResults() {
         var word = LuaOperation.StateWord.nothing

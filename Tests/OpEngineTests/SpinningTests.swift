@@ -30,24 +30,4 @@ import Testing
         #expect(afterALongSleep == 2048 && afterAWakerOnTheSameProcessor == 1024 && iterations() == 128)
     }
 
-    #if WITHOUT_SPINNING
-
-        @Test("A thread that waits for a busy worker sleeps at once")
-        func aWaitingThreadDoesNotSpin() {
-            let engine = Engine(workerCount: 1)
-            let queue = OperationQueue(engine: engine)
-            let (started, end) = (Gate(), Locked(false))
-            queue.addOperation {
-                started.open()
-                while !end.withLock({ $0 }) {}
-            }
-            started.wait()
-            let parker = Parker()
-            parker.unpark()
-            #expect(!parker.spin(for: engine) && parker.isNotified)
-            end.withLock { $0 = true }
-            queue.waitUntilAllOperationsAreFinished()
-        }
-
-    #endif
 }

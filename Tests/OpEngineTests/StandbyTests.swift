@@ -127,53 +127,50 @@ import Testing
         }
     }
 
-    #if !WITHOUT_STANDBY
-
-        @Test func aWorkerStandsByWhileAnotherOneIsFast() {
-            let queue = OperationQueue(engine: engine)
-            var hasStandby = false
-            for _ in 0..<1000 where !hasStandby {
-                add([], to: queue)
-                while !hasStandby && queue.operationCount > 1000 { hasStandby = queue.core.state.withLock { $0.hasStandby } }
-                queue.waitUntilAllOperationsAreFinished()
-            }
-            #expect(hasStandby)
-        }
-
-        @Test func nobodyIsWokenWhileAWorkerStandsBy() {
-            let queue = OperationQueue(engine: engine)
-            let begun = Gate(), end = Gate()
-            queue.addOperation {
-                begun.open()
-                end.wait()
-            }
-            begun.wait()
-            queue.core.state.withLock { $0.hasStandby = true }
-            queue.addOperation {}
-            #expect(queue.core.state.withLock { !$0.isScheduled && $0.isRunnable })
-            // Whoever is about to wait says that the queue may need another worker.
-            queue.core.scheduleIfRunnable()
-            #expect(queue.core.state.withLock { !$0.hasStandby })
-            end.open()
+    @Test func aWorkerStandsByWhileAnotherOneIsFast() {
+        let queue = OperationQueue(engine: engine)
+        var hasStandby = false
+        for _ in 0..<1000 where !hasStandby {
+            add([], to: queue)
+            while !hasStandby && queue.operationCount > 1000 { hasStandby = queue.core.state.withLock { $0.hasStandby } }
             queue.waitUntilAllOperationsAreFinished()
         }
+        #expect(hasStandby)
+    }
 
-        @Test func trialsBecomeRarer() {
-            var trials = Standby.Trials()
-            let due = (1...64).filter { _ in trials.isDue(wasRefused: false, wasFull: true) }
-            #expect(due == [1, 3, 7, 15, 31, 63])
+    @Test func nobodyIsWokenWhileAWorkerStandsBy() {
+        let queue = OperationQueue(engine: engine)
+        let begun = Gate(), end = Gate()
+        queue.addOperation {
+            begun.open()
+            end.wait()
         }
+        begun.wait()
+        queue.core.state.withLock { $0.hasStandby = true }
+        queue.addOperation {}
+        #expect(queue.core.state.withLock { !$0.isScheduled && $0.isRunnable })
+        // Whoever is about to wait says that the queue may need another worker.
+        queue.core.scheduleIfRunnable()
+        #expect(queue.core.state.withLock { !$0.hasStandby })
+        end.open()
+        queue.waitUntilAllOperationsAreFinished()
+    }
 
-        @Test func refusalsAreAReasonUntilKeysAreHeldForLong() {
-            var trials = Standby.Trials()
-            #expect((1...5).allSatisfy { trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == $0 })
-            trials.keysAreHeldForLong()
-            #expect(
-                trials.isDue(wasRefused: true, wasFull: true) && !trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == 0)
-            // A turn in which something could start.
-            _ = trials.isDue(wasRefused: false, wasFull: true)
-            #expect(trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == 1)
-        }
+    @Test func trialsBecomeRarer() {
+        var trials = Standby.Trials()
+        let due = (1...64).filter { _ in trials.isDue(wasRefused: false, wasFull: true) }
+        #expect(due == [1, 3, 7, 15, 31, 63])
+    }
 
-    #endif
+    @Test func refusalsAreAReasonUntilKeysAreHeldForLong() {
+        var trials = Standby.Trials()
+        #expect((1...5).allSatisfy { trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == $0 })
+        trials.keysAreHeldForLong()
+        #expect(
+            trials.isDue(wasRefused: true, wasFull: true) && !trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == 0)
+        // A turn in which something could start.
+        _ = trials.isDue(wasRefused: false, wasFull: true)
+        #expect(trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == 1)
+    }
+
 }

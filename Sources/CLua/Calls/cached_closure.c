@@ -80,9 +80,6 @@ static void note_upvalues(clua_cached_closure *cached, const clua_parcel *parcel
 }
 
 bool clua_push_cached_closure(lua_State *L, const clua_parcel *parcel, clua_cached_closure **cached) {
-#if WITHOUT_CACHED_CLOSURES
-    return false;
-#endif
     if (parcel->value_count != 1 || clua_parcel_code_count(parcel) != 1) return false;
     clua_code *code = clua_parcel_code(parcel, 0);
     if (!code->is_reusable || code->upvalue_count > MAX_UPVALUES) return false;

@@ -10,9 +10,6 @@ static int make_deferred(lua_State *L) {
     int last = lua_gettop(L);
     clua_push_deferred_handle(L, clua_state_of(L)->host->deferral.kind);
     clua_set_body(L, 1, last, 0);
-#if WITHOUT_DEFERRED_OPERATIONS
-    clua_to_handle(L, -1);  // creates the operation
-#endif
     return 1;
 }
 

@@ -143,9 +143,6 @@ static bool encode_with_writer(lua_State *L, int type, clua_parcel *parcel) {
 }
 
 bool encode_flat(lua_State *L, clua_parcel *parcel) {
-#if WITHOUT_FLAT_PARCELS
-    return false;
-#endif
     int type = lua_type(L, -1);
     if (type == LUA_TSTRING || type == LUA_TTABLE || type == LUA_TFUNCTION) return encode_with_writer(L, type, parcel);
     return encode_scalar(L, type, parcel);
@@ -223,9 +220,6 @@ static int push_text_or_table(lua_State *L) {
 }
 
 bool decode_flat(lua_State *L, const clua_parcel *parcel, int *status) {
-#if WITHOUT_FLAT_PARCELS
-    return false;
-#endif
     if (!parcel->is_flat || parcel->has_more || parcel->code != NULL || parcel->value_count != 1) return false;
     *status = LUA_OK;
     if (push_scalar(L, parcel)) return true;

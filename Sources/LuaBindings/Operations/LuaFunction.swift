@@ -45,7 +45,7 @@ extension LuaOperation {
     /// every thread.
     public convenience init(_ function: borrowing LuaFunction, arguments: [LuaValue] = []) {
         if function.parcel == nil && arguments.isEmpty {
-            self.init(function.origin, StateWord(of: function.origin))
+            self.init(function.origin, .nothing)
         } else if let parcel = function.parcel ?? function.origin.body {
             let form = arguments.isEmpty ? Body.Form.parcel(parcel) : .hostCall(Body.HostCall(parcel, arguments))
             self.init(function.origin, Fields(bodies: .one(Body(form: form, isInHandle: false))))

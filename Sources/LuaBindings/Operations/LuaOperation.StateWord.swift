@@ -6,19 +6,13 @@ extension LuaOperation {
     /// `LuaOperation+State.swift` describes the two forms. A word that is out of line never becomes inline again. The tests compare this
     /// type with a structure that has a field for each property.
     ///
-    /// A technique that can be left out: OPSCRIPT_WITHOUT=inline-state, with which the state is always out of line. It costs this type, and
-    /// a second form in `LuaOperation+State.swift`. It saves a block of 64 bytes and its lock: L1 takes 0.80 of the time, L1h 0.77 (0.94 and
-    /// 0.85 of the instructions), and a script's operation 157 bytes instead of 215 while it waits, 250 instead of 311 when it has finished.
+    /// The inline form costs this type, and a second form in `LuaOperation+State.swift`. It saves a block of 64 bytes and its lock: L1 takes 0.80
+    /// of the time, L1h 0.77 (0.94 and 0.85 of the instructions), and a script's operation 157 bytes instead of 215 while it waits, 250 instead
+    /// of 311 when it has finished.
     struct StateWord: Equatable, AtomicRepresentable {
         // An inline word, from the lowest bit: four flags, 44 or 48 bits for the address of the body or the bytes of the results, the
         // counts of the results, and one flag at the top. The address stays at its place in the word, so that leak checkers find it.
         private var bits: UInt64
-
-        #if WITHOUT_INLINE_STATE
-            private static let mayBeInline = false
-        #else
-            private static let mayBeInline = true
-        #endif
 
         private static let inline: UInt64 = 1 << 0
         private static let hasBody: UInt64 = 1 << 1
@@ -38,12 +32,6 @@ extension LuaOperation {
 
         private init(bits: UInt64) { self.bits = bits }
 
-        /// The state of a new operation whose bodies are those of `origin`.
-        @inline(__always)
-        init(of origin: Origin) {
-            self = StateWord.mayBeInline ? .nothing : unsafe StateWord(OutOfLineState.make(Fields(bodies: origin.bodies)))
-        }
-
         /// Out of line.
         init(_ outOfLine: UnsafeMutablePointer<OutOfLineState>) { bits = UInt64(UInt(bitPattern: outOfLine)) }
 
@@ -59,7 +47,7 @@ extension LuaOperation {
             bits = address & StateWord.address | StateWord.inline | StateWord.hasBody
             if isInHandle { bits |= StateWord.isInHandle }
             if hasCompletion { bits |= StateWord.hasCompletion }
-            if StateWord.mayBeInline && address & ~StateWord.address == 0 { return }
+            if address & ~StateWord.address == 0 { return }
             self = unsafe StateWord(OutOfLineState.make(Fields(of: self, body: Parcel(taking: reference))))
         }
 

@@ -5,19 +5,11 @@ import Synchronization
 /// The operations whose completion blocks one state has set and not yet run, and that have finished or are about to. They are roughly in
 /// the order in which they finished.
 ///
-/// A technique that can be left out: OPSCRIPT_WITHOUT=due-lists, with which a job runs the completion block of one operation. It costs a
-/// flag with two fences. It saves a job and a protected call for each operation but the first: L1 takes 0.82 of the time and 0.92 of the
-/// instructions.
+/// One job runs all that are due. This costs a flag with two fences. It saves a job and a protected call for each operation but the first: L1
+/// takes 0.82 of the time and 0.92 of the instructions.
 ///
 /// A separate object, so that a thread that finishes an operation does not touch the cache lines that the state's thread works with.
 @safe final class DueOperations: Sendable {
-    /// Whether one job runs all that are due. Otherwise each of them has a job of its own.
-    #if WITHOUT_DUE_LISTS
-        fileprivate static let shareJobs = false
-    #else
-        fileprivate static let shareJobs = true
-    #endif
-
     @safe private struct Arrived {
         // Safety: the list retains each operation.
         var operations: [Unmanaged<LuaOperation>] = unsafe []
@@ -61,7 +53,6 @@ import Synchronization
     /// Announces that one of the operations has finished. Returns whether the caller has to post a job.
     @inline(__always)
     func announce() -> Bool {
-        if !Self.shareJobs { return true }
         // Pairs with the fence in `fetch`: the fetching thread either sees what this thread has appended, or is announced again.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         return !isAnnounced.load(ordering: .relaxed) && !isAnnounced.exchange(true, ordering: .relaxed)
@@ -138,7 +129,7 @@ extension LuaState {
     /// Posts a job that goes on with the fetched operations. Called before code that may wait for them.
     @inline(__always)
     func announceFetched() {
-        if DueOperations.shareJobs && due.hasFetched { announceDue() }
+        if due.hasFetched { announceDue() }
     }
 
     /// Runs the completion blocks that are due now.
@@ -201,7 +192,6 @@ extension LuaState {
             }
             switch due {
             case .completes(let isPinned):
-                if !DueOperations.shareJobs { left = 0 }
                 hasRun = true
                 unsafe state.ranCompletionCount += 1
                 unsafe completion.pointee = clua_completion(object: operation.toOpaque(), is_pinned: isPinned, slot: slot)

@@ -14,12 +14,6 @@ import CPlatform
 /// A class, because the compiler does not know the size of `ContinuousClock.Instant`: a worker that kept it in a variable would call the runtime
 /// again and again in its loop. Used only by the worker's thread.
 final class Standby {
-    #if WITHOUT_STANDBY
-        static let isEnabled = false
-    #else
-        static let isEnabled = true
-    #endif
-
     /// A queue must have more operations than this, because fewer are done before it would be worth it.
     private static let leastCount = 256
     /// The time between two looks.
@@ -73,7 +67,6 @@ final class Standby {
     /// - Parameter refusedTurns: in how many turns, up to now, the worker had to give most operations back, because keys were taken.
     init?(at core: OperationQueue.Core, refusedTurns: Int) {
         isRefused = refusedTurns > 0
-        guard Standby.isEnabled else { return nil }
         let refused = isRefused
         guard let departures = core.state.withLock({ Standby.departures(from: $0, isRefused: refused) }) else { return nil }
         seen = (departures, .now)

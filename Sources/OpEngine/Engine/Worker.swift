@@ -105,7 +105,7 @@ public final class Worker: @unchecked Sendable {
         /// Whether the worker's last turn has ended although its queue had more operations.
         var turnWasFull = false
         /// A worker spins once before it parks.
-        var maySpin = Spinning.isEnabled
+        var maySpin = true
         while true {
             // Jobs may take long, or wait for operations of the queue.
             if inbox.hasJobs, standby.take() != nil { last?.scheduleIfRunnable() }
@@ -127,7 +127,7 @@ public final class Worker: @unchecked Sendable {
                 standby = tries ? Standby(at: core, refusedTurns: trials.refusedTurns) : nil
                 turnWasFull = standby == nil && serve(core, as: group, context, arriving: !isOther)
                 last = isUsual ? core : nil
-                maySpin = Spinning.isEnabled && standby == nil
+                maySpin = standby == nil
             case .spin:
                 (trials, context.refusals) = (Standby.Trials(), 0)
                 parker.spinning.spin { isNeeded }
@@ -135,7 +135,7 @@ public final class Worker: @unchecked Sendable {
             case .park(let wake):
                 engine.perform(wake)
                 if let core = last, let current = standby {
-                    if !standBy(current, at: core, context) { (standby, maySpin) = (nil, Spinning.isEnabled) }
+                    if !standBy(current, at: core, context) { (standby, maySpin) = (nil, true) }
                     if !current.isFast { trials.keysAreHeldForLong() }
                     break
                 }
@@ -147,7 +147,7 @@ public final class Worker: @unchecked Sendable {
                 }
                 engine.reportStall()
                 if park() { return }
-                maySpin = Spinning.isEnabled
+                maySpin = true
             case .end:
                 if standby != nil { last?.scheduleIfRunnable() }
                 return

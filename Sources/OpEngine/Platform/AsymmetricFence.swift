@@ -6,18 +6,13 @@ import Synchronization
 /// The frequent thread calls `store(_:in:thenLoad:)`. The rare thread stores, calls `orderAllThreads` and loads what the frequent thread
 /// stores. At least one of the two sees the other's store.
 ///
-/// Saves the atomic exchange of an ordinary unlock, 4 to 10 ns. Several producers at one queue (W12 of docs/performance.md) take 0.85 of the
-/// time, a queue that runs one operation at a time (W6) 0.94. Costs about 30 µs whenever a thread sleeps at a lock, because the kernel then interrupts the other processors (`membarrier`).
-/// Without it, or where the kernel lacks `membarrier`, the store is an exchange.
+/// Saves the atomic exchange of an ordinary unlock, which waits for earlier stores to lines that other processors have. Several producers at
+/// one queue (W12 of docs/performance.md) take 0.57 to 0.85 of the processor time, a flood (W1) 0.74 to 1. Costs about 30 µs whenever a thread
+/// sleeps at a lock, because the kernel then interrupts the other processors (`membarrier`).
+/// Where the kernel lacks `membarrier`, the store is an exchange.
 enum AsymmetricFence {
     /// Whether the kernel has `membarrier`.
-    @inline(__always) private static var isEnabled: Bool {
-        #if WITHOUT_ASYMMETRIC_FENCE
-            false
-        #else
-            unsafe cplatform_has_membarrier
-        #endif
-    }
+    @inline(__always) private static var isEnabled: Bool { unsafe cplatform_has_membarrier }
 
     /// Stores `value` in `stored` with release ordering, and returns the value that `loaded` has after that.
     @inline(__always)

@@ -11,7 +11,7 @@ import Synchronization
 /// lock. `AsymmetricFence` orders both pairs: either the thread finds the lock free, or the unlocking thread sees `sleepers`.
 @_spi(Locking) public struct Lock: ~Copyable, Sendable {
     /// How often a thread tries to acquire the lock before it sleeps. Takes about 8 µs, less than sleeping.
-    static let spins = Spinning.isEnabled ? 20 : 0
+    static let spins = 20
     private static let free: UInt8 = 0
     private static let held: UInt8 = 1
     /// The value of the whole word while the lock is held and a thread sleeps.

@@ -8,12 +8,6 @@ import Synchronization
 /// processor time; short operations (W13) take 0.4 of the time. Costs up to 100 µs of processor time before a thread sleeps. One waiting
 /// thread of the process and one worker of each engine spin at a time. The workloads are those of docs/performance.md.
 struct Spinning: ~Copyable, Sendable {
-    #if WITHOUT_SPINNING
-        static let isEnabled = false
-    #else
-        static let isEnabled = true
-    #endif
-
     /// The bounds of `limit`: about 3 µs and 100 µs.
     private static let minLimit: UInt32 = 128
     private static let maxLimit: UInt32 = 4096
@@ -53,7 +47,7 @@ extension Parker {
     /// Spins only while some worker is awake and a processor is left for the owner. Only one waiting thread of the process spins at a time,
     /// because it takes a processor from the threads it waits for.
     func spin(for engine: Engine?) -> Bool {
-        guard Spinning.isEnabled, let engine, engine.pool.withLock({ $0.awake > 0 && $0.awake < Processors.available }),
+        guard let engine, engine.pool.withLock({ $0.awake > 0 && $0.awake < Processors.available }),
             !Spinning.isAnyWaiterSpinning.exchange(true, ordering: .relaxed)
         else { return false }
         defer { Spinning.isAnyWaiterSpinning.store(false, ordering: .relaxed) }
