@@ -30,7 +30,7 @@ struct cnats_connection {
     // Messages that were handled. libnats frees each on a thread of its own, which costs more to wake than a message does otherwise.
     natsMsg *handled[MAX_HANDLED];
     size_t handled_count, handled_bytes;
-    // What `cnats_close` waits for: the last calls of the handlers, which come from threads of libnats.
+    // `cnats_close` waits for these: the last calls of the handlers, which threads of libnats make.
     pthread_mutex_t lock;
     pthread_cond_t has_ended;
     size_t open_count;  // the connection and its subscriptions
@@ -89,7 +89,7 @@ static void handle_message(natsConnection *nats, natsSubscription *subscription,
     if (connection->handled_count == MAX_HANDLED || connection->handled_bytes >= MAX_HANDLED_BYTES) free_handled(connection);
 }
 
-// What libnats says without the line of its source that it puts before it.
+// The message of libnats without the line of its source, which it puts before the message.
 static const char *without_place(const char *text) {
     const char *end = text[0] == '(' ? strstr(text, "): ") : NULL;
     return end != NULL ? end + 3 : text;

@@ -1,4 +1,4 @@
-// What libcrypto does, which is loaded at run time.
+// Functions of libcrypto, which is loaded at run time.
 #ifndef CNATS_CRYPTO_H
 #define CNATS_CRYPTO_H
 

@@ -11,7 +11,7 @@ static _Atomic fault planned;
 static atomic_long changes, planned_change;
 static atomic_int planned_code;
 
-/// What SQLite takes for a file: the real one lies behind it.
+/// A file for SQLite, with the real file behind it.
 typedef struct layer {
     sqlite3_file file;
     sqlite3_file *real;

@@ -3,7 +3,7 @@ import CTestSupport
 import TestSupport
 import Testing
 
-/// Frozen values: what states read of them, and their memory.
+/// Frozen values: reads of states, and memory.
 @Suite struct FrozenTests {
     /// Freezes what `source` returns in one state, and runs `check` with it in that state, in two others, and with what another machine gets.
     private func share(_ source: String, _ check: String, travelsFar: Bool = true) throws {

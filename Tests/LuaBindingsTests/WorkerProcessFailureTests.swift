@@ -259,7 +259,7 @@ import Testing
         #expect(values == [0, "[integer(7)]\n"] || values == [0, "[7]\n"], "\(values)")
     }
 
-    /// Outcomes of tasks that no worker process sends: what follows the header of the message.
+    /// Outcomes of tasks that no worker process sends: the bytes after the header of the message.
     @Test(
         arguments: [
             ("a status that Lua does not have", [0, 0x9a, 0x01, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]),

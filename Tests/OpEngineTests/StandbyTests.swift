@@ -149,7 +149,7 @@ import Testing
         queue.core.state.withLock { $0.hasStandby = true }
         queue.addOperation {}
         #expect(queue.core.state.withLock { !$0.isScheduled && $0.isRunnable })
-        // Whoever is about to wait says that the queue may need another worker.
+        // A thread that is about to wait announces that the queue may need another worker.
         queue.core.scheduleIfRunnable()
         #expect(queue.core.state.withLock { !$0.hasStandby })
         end.open()

@@ -189,7 +189,7 @@ import Testing
             deinit { operation.cancel() }
         }
         final class Observable: Operation, @unchecked Sendable {
-            // Safety: what changes has a lock.
+            // Safety: the changing part has a lock.
             private let stored = Locked<Value?>(nil)
             var thing: Value? {
                 get { stored.withLock { $0 } }

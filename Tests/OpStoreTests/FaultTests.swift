@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    /// What SQLite may answer to a record, and what a warning says of it: nil if the file counts as damaged.
+    /// The answers of SQLite to a record, and the reasons that a warning names: nil if the file counts as damaged.
     static let answers: [(code: CInt, reason: String?)] = {
         func extended(_ code: CInt, _ number: CInt) -> CInt { code | number << 8 }
         func message(_ code: CInt) -> String { String(cString: sqlite3_errstr(code)) }
@@ -77,7 +77,7 @@ import Testing
         let expected = "the store '\(folder.database)' cannot be written (\(reason)): what this run finishes from now on is not recorded"
         #expect(warnings == [expected])
         #expect(folder.names().allSatisfy { !$0.hasPrefix("store.db.") })
-        // What the first run has recorded is still there.
+        // The records of the first run are still in the file.
         let next = try HostRun(folder, seed: 5, nodes: 8)
         #expect(next.status == 0)
         let skipped = run.events.filter { $0.hasPrefix("skipped ") }

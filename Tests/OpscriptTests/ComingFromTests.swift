@@ -28,7 +28,7 @@ struct ComingFromTests {
         }
     }
 
-    /// Two texts, an edit of one of them, and nothing: what is made, and which files are made anew each time.
+    /// Two texts, an edit of one of them, and no edit: the files that are made, and those that are made anew each time.
     @Test("A build makes what is out of date, and nothing else", arguments: builds)
     func build(tool: Tool) throws {
         let directory = try ScratchDirectory()

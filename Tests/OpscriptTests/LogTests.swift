@@ -1,6 +1,6 @@
 import Testing
 
-/// `--log`: what is written about the operations of a run.
+/// `--log`: the lines about the operations of a run.
 @Suite struct LogTests {
     private static let script = #"""
         local Operation = opscript.Operation

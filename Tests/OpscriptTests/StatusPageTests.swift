@@ -1,6 +1,6 @@
 import Testing
 
-/// `--status`: what the server answers while a run goes on.
+/// `--status`: the answers of the server during a run.
 @Suite struct StatusPageTests {
     /// Has operations of every outcome. The last one starts after a line on stdin.
     private static let script = #"""

@@ -53,7 +53,7 @@ static size_t add_values(parser *p, uint64_t count) {
     return first;
 }
 
-// Returns 0 if that has failed: whatever comes then does no harm.
+// Returns 0 if that has failed. Later additions then do no harm.
 uint32_t parser_add_node(parser *p, graph_node node) {
     graph *g = p->graph;
     if (!parser_reserve(p, (void **)&g->nodes, g->node_count, &g->node_capacity, 1, sizeof *g->nodes)) return 0;

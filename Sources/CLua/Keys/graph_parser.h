@@ -32,7 +32,7 @@ static const graph_value nothing = {.kind = VALUE_NIL};
 static inline graph_value node_value(uint32_t node) { return (graph_value){.kind = VALUE_NODE, .index = node}; }
 static inline graph_value text_value(uint32_t text) { return (graph_value){.kind = VALUE_STRING, .index = text}; }
 
-/// Ends the parsing: whatever is read from now on does no harm.
+/// Ends the parsing. Further reads do no harm.
 void parser_fail(parser *p);
 
 /// Makes room for `count` more items of an array of the graph or the parser. Returns false if that, or something before, has failed.

@@ -1,5 +1,5 @@
-// Libraries: what a script finds when it starts. This folder has the global tables of states and of bodies, the modules and their loading,
-// and our versions of standard functions. Libraries may use Core, Limits and Objects.
+// Libraries: the globals and functions that a script finds when it starts. This folder has the global tables of states and of bodies, the
+// modules and their loading, and our versions of standard functions. Libraries may use Core, Limits and Objects.
 #ifndef CLUA_LIBRARIES_FOLDER_H
 #define CLUA_LIBRARIES_FOLDER_H
 

@@ -25,7 +25,7 @@ static inline void clua_begin_isolation(lua_State *L) {
     if (must_look && state->separates_globals && state->stop.suspended->body == NULL) clua_restore_libraries(L);
 }
 
-/// After a callback: what it ran may have come from any body.
+/// After a callback, which may have run code of any body.
 static inline void clua_end_callback(lua_State *L) {
     clua_state *state = clua_state_of(L);
     state->libraries_may_differ |= state->has_library_code;

@@ -208,7 +208,7 @@ void clua_hide_changes(lua_State *L, int changes) {
 
 void clua_restore_changes(lua_State *L, int changes) {
     luaL_checkstack(L, 8, NULL);
-    // Backwards: what was put back goes before what was taken away returns.
+    // Backwards: values that were put back disappear before removed ones return.
     for (lua_Integer last = (lua_Integer)lua_rawlen(L, changes); last >= 3; last -= 3) {
         for (int i = 2; i >= 0; i--) lua_rawgeti(L, changes, last - i);
         if (lua_touserdata(L, -1) == &nothing) {

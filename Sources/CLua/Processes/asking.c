@@ -53,7 +53,7 @@ static void read_answer(message_reader *reader, clua_reply *reply) {
     }
 }
 
-// Waits for the answer. The host may have tasks meanwhile: what it does for the request may run bodies.
+// Waits for the answer. In between, the host may send tasks: its work for the request may run bodies.
 static void receive_answer(lua_State *L, clua_reply *reply) {
     message_kind kind;
     message_reader reader;

@@ -29,7 +29,7 @@ typedef enum message_kind {
     MESSAGE_OUTCOME
 } message_kind;
 
-/// What MESSAGE_REQUEST asks for.
+/// The requests of MESSAGE_REQUEST.
 typedef enum request_kind {
     REQUEST_CALL,           // of a class: a function, by number
     REQUEST_GET,
@@ -44,7 +44,7 @@ typedef enum request_kind {
     REQUEST_REGISTERED      // a function that the host has registered
 } request_kind;
 
-/// What MESSAGE_REGISTER registers.
+/// The kinds of objects that MESSAGE_REGISTER registers.
 typedef enum registered_kind { REGISTERED_FUNCTION, REGISTERED_LOADER, REGISTERED_CLASS } registered_kind;
 
 /// Reads bytes that are not trusted. After the first wrong byte, everything reads as zero and `failed` is true.

@@ -121,7 +121,7 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
     }
     lua_pop(L, 1);
     if (entry == NULL || rebuilt_at(e, *awaited)->state == MADE) return false;
-    // Add it again although it was found before: what is being written may need it sooner.
+    // Add it again although it was found before, because the value that is being written may need it sooner.
     if (rebuilt_at(e, *awaited)->state == FOUND) note_found(e, *awaited);
     return true;
 }

@@ -61,7 +61,7 @@ typedef struct clua_deferral {
 typedef struct clua_registering {
     clua_registered_function call;
     int object_kind;  // the kind of the objects of registered classes
-    /// The class of such an object: what clua_object_class has as its `key`; NULL if none is registered. Must not raise.
+    /// The class of such an object, which is the `key` of clua_object_class; NULL if none is registered. Must not raise.
     const void *(*class_of)(lua_State *L, void *object);
 } clua_registering;
 

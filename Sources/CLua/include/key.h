@@ -1,7 +1,7 @@
-// Keys: what the values in a parcel are, as digests that are the same in every process and in every run.
+// Keys: digests of the values in a parcel, which are the same in every process and in every run.
 //
-// Two parcels with equal digests mean the same to whoever receives them. The order of tables, addresses, the seed of Lua's string hashes and
-// debug information do not matter. docs/store.md defines what counts.
+// Two parcels with equal digests have the same meaning for their receiver. The order of tables, addresses, the seed of Lua's string hashes
+// and debug information do not matter. docs/store.md defines the contents of a key.
 #ifndef CLUA_KEY_H
 #define CLUA_KEY_H
 

@@ -92,7 +92,7 @@ enum { CLUA_CACHED_CLOSURE_COUNT = 8 };
 // Some 200 values travel by name. About one in a hundred other values passes the filter and needs a lookup.
 enum { CLUA_FILTER_BITS = 14 };
 
-/// Calls: what the host does about a state of another program. All NULL for other states. None may raise.
+/// Calls: the host's functions for a state of another program. All NULL for other states. None may raise.
 typedef struct clua_adoption {
     void *context;
     /// The state is about to be closed, and still works. Called once, in a coroutine of its own.

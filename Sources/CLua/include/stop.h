@@ -36,8 +36,8 @@ void clua_detach_thread(lua_State *L);
 /// The host object of the state last attached to the calling thread; NULL if none is attached.
 void *clua_thread_object(void);
 
-/// Any thread: stops `body` if the state runs it now, and, if it is a call of the host, also what runs inside it. A body that waits is not
-/// stopped: who resumes it checks, and calls clua_stop_here. The state must not be closed meanwhile.
+/// Any thread: stops `body` if the state runs it now, and, if it is a call of the host, also the code inside it. A waiting body is not
+/// stopped: the thread that resumes it checks, and calls clua_stop_here. The state must not be closed during the call.
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
 
 /// Any thread: sends the signal again if `body` still runs in the state. Lua may overlook one, and a finalizer needs one of its own. Returns

@@ -39,8 +39,8 @@ struct clua_shared_string *clua_wire_copy(const char *bytes, size_t count);
 /// Takes over a reference to the object. NULL if memory has run out.
 struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *has_room, void *object);
 
-/// Writes a frozen value and all that it contains. `*bytes` comes from malloc. Returns false if memory has run out, or with `*refusal` not NULL: what
-/// it contains that cannot be written, such as "an operation or another object in it".
+/// Writes a frozen value and all that it contains. `*bytes` comes from malloc. Returns false if memory has run out, or if the table
+/// contains a value that cannot be written. `*refusal` then names it, such as "an operation or another object in it".
 bool clua_wire_write_frozen(const struct frozen_table *table, uint8_t **bytes, size_t *count, const char **refusal);
 
 /// Reads what clua_wire_write_frozen has written, which need not be trusted. Returns a table that the caller has to release, or NULL for any other

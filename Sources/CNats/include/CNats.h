@@ -30,7 +30,7 @@ typedef struct cnats_message {
     int status;  // what the server says in place of a message, such as CNATS_NO_RESPONDERS; 0 for a message
 } cnats_message;
 
-/// A status: nobody has subscribed to the subject of a request.
+/// A status: the subject of a request has no subscriber.
 #define CNATS_NO_RESPONDERS 503
 
 typedef enum cnats_event { CNATS_DISCONNECTED, CNATS_RECONNECTED, CNATS_CLOSED, CNATS_FAULT } cnats_event;
@@ -45,8 +45,8 @@ typedef struct cnats_handlers {
 /// Why no connection can be made in this process; NULL if one can. Loads the libraries. From any thread.
 const char *cnats_missing(void);
 
-/// Connects. Returns NULL, with `error` filled in, if that fails. A connection that breaks later is made again until it is closed; what is
-/// published meanwhile is kept, up to 64 MiB.
+/// Connects. Returns NULL, with `error` filled in, if that fails. A connection that breaks later is made again until it is closed. Messages
+/// that are published in between are kept, up to 64 MiB.
 cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size);
 
 /// Closes the connection after what was published has been sent, or after `milliseconds`. No handler is called afterwards. Not from a handler.
@@ -71,7 +71,7 @@ int64_t cnats_max_payload(cnats_connection *connection);
 
 enum { CNATS_ERROR_SIZE = 512 };
 
-/// What the server has last said to be wrong; empty if nothing is. It is known before whatever the server says later comes.
+/// The last error of the server; empty without one. It is known before later messages of the server arrive.
 void cnats_last_error(cnats_connection *connection, char text[CNATS_ERROR_SIZE]);
 
 enum { CNATS_DIGEST_COUNT = 32 };

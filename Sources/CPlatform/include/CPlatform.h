@@ -1,4 +1,4 @@
-// What OpEngine needs from Linux and cannot call from Swift. Each function states the reason.
+// Functions of Linux that OpEngine needs and Swift cannot call. Each one states the reason.
 #ifndef CPLATFORM_H
 #define CPLATFORM_H
 
