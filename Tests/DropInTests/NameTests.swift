@@ -31,7 +31,7 @@ import Testing
         #expect(texts == Array(repeating: "extension", count: 4))
     }
 
-    /// What Foundation's classes declare, without parameters and types. `QueuePriority` is the only nested type.
+    /// The members that Foundation's classes declare, without parameters and types. `QueuePriority` is the only nested type.
     static let names: [String: Set<String>] = [
         "Operation": [
             "==", "QueuePriority", "addDependency", "cancel", "completionBlock", "debugDescription", "dependencies", "description",
