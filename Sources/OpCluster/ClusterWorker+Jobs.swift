@@ -105,35 +105,6 @@ extension ClusterWorker {
         }
     }
 
-    /// How many tasks a coordinator may assign here now.
-    var room: Int {
-        let now = now
-        return state.withLock { state in
-            if state.isDraining || state.isClosed || !state.takesAssignments { return 0 }
-            return max(0, state.wantedCount(slots: slots, at: now) - state.taskCount)
-        }
-    }
-
-    /// Takes a job that its coordinator has assigned.
-    ///
-    /// - Parameter isLate: whether the coordinator may have given up this worker since. Then it is asked whether the task may begin.
-    func take(_ job: Job, assignedIn run: WorkerRun, isStopped: Bool, isLate: Bool) {
-        let task = WorkerTask(job, acknowledgement: nil, worker: self)
-        // Before others see it: who declines it must tell the coordinator, which knows that it is here.
-        _ = task.noteReported()
-        if !isLate { _ = task.noteConsent() }
-        let (isNew, isDraining) = state.withLock { state in
-            guard state.runs[job.run] === run, !state.has(task.identity) else { return (false, false) }
-            task.session.withLock { $0 = run }
-            state.preparing[task.identity] = task
-            return (true, state.isDraining)
-        }
-        guard isNew else { return }
-        if isDraining || isStopped { return decline(task) }
-        if isLate { run.report(task, .taken(acknowledgement: nil)) }
-        prepare(task)
-    }
-
     /// Gets what the task needs before it can run.
     private func prepare(_ task: WorkerTask) {
         exchange.fetch(task.job.payload.blobs, from: Subject.run(task.job.run)) { [self] blobs in
@@ -201,10 +172,8 @@ extension ClusterWorker {
         runNext()
     }
 
-    /// Tells the stream what becomes of a task, if it has come from there.
-    private func acknowledge(_ task: WorkerTask, _ answer: [UInt8]) {
-        if let subject = task.acknowledgement { JetStream.acknowledge(exchange, subject, answer) }
-    }
+    /// Tells the stream what becomes of a task.
+    private func acknowledge(_ task: WorkerTask, _ answer: [UInt8]) { JetStream.acknowledge(exchange, task.acknowledgement, answer) }
 
     /// Gives tasks back that were fetched ahead, and wait for bodies that turn out to take long. Another worker may have a free slot.
     private func giveBackSurplus() {
@@ -266,7 +235,7 @@ extension ClusterWorker {
         if tasks.isEmpty { return }
         state.withLock { state in
             for task in tasks { state.ended[task.identity] = nil }
-            state.acknowledgements += tasks.compactMap(\.acknowledgement)
+            state.acknowledgements += tasks.map(\.acknowledgement)
         }
     }
 
@@ -313,9 +282,6 @@ extension ClusterWorker {
 }
 
 extension ClusterWorker.State {
-    /// Whether coordinators may assign tasks. Those with long bodies are better off in the stream, where every worker finds them.
-    var takesAssignments: Bool { averageSeconds < ClusterWorker.longestAhead }
-
     func has(_ identity: WorkerTask.Identity) -> Bool {
         running[identity] != nil || preparing[identity] != nil || ended[identity] != nil || waiting.contains { $0.identity == identity }
     }

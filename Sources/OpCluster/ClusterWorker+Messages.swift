@@ -12,15 +12,6 @@ extension ClusterWorker: Exchange.Handler {
         case .find: hello()
         case .confirm(let sequence, let refused):
             run(namedBy: subject)?.confirm(sequence, refused: refused)
-        case .assign(let number, let job, let isStopped, let confirmed):
-            guard let run = run(namedBy: subject) else { return }
-            switch run.note(assignment: number) {
-            case .early: return
-            case .repeated: break
-            case .next(let isLate): if let job { take(job, assignedIn: run, isStopped: isStopped, isLate: isLate) }
-            }
-            run.confirm(upTo: confirmed)
-            if !reply.isEmpty { exchange.publish(.done, to: reply) }
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
             if let run, run.hear(count), isLast { endRun(run, isOver: true) }

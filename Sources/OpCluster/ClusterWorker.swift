@@ -1,7 +1,7 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// The end of a cluster that does the work: it takes jobs from the stream and from coordinators, has them run, and reports what comes of them.
+/// The end of a cluster that does the work: it takes jobs from the stream, has them run, and reports what comes of them.
 ///
 /// - Concurrency: safe from every thread.
 public final class ClusterWorker: Sendable {
@@ -220,7 +220,7 @@ public final class ClusterWorker: Sendable {
         }
         if isClosed { return }
         // In their order, so that a simulation can be repeated.
-        for subject in tasks.compactMap(\.acknowledgement).sorted() { JetStream.acknowledge(exchange, subject, JetStream.inProgress) }
+        for subject in tasks.map(\.acknowledgement).sorted() { JetStream.acknowledge(exchange, subject, JetStream.inProgress) }
         for run in runs.sorted(by: { $0.session < $1.session }) where run.isSilent(for: Self.coordinatorSilence) {
             endRun(run, isOver: false)
         }

@@ -48,7 +48,6 @@ extension Coordinator: Exchange.Handler {
         let now = now
         let (isBack, changed) = state.withLock { state -> (Bool, Int?) in
             let isBack = state.hear(worker, at: now)
-            if worker.slots == 0 { state.peers[worker.id]?.room = 0 }
             return (isBack, state.countSlots())
         }
         if isBack { recount(worker.id) }
@@ -77,14 +76,12 @@ extension Coordinator: Exchange.Handler {
             guard !state.isClosed else { return ([], .none, [], false) }
             let isBack = state.hear(report, at: now)
             guard let dropped = state.enter(report.session, of: report.worker) else { return ([], .none, [], isBack) }
-            state.forgetAssignments(to: report.worker, upTo: report.assignment)
             let last = state.peers[report.worker]?.lastReport ?? 0
             // One that was confirmed already is confirmed again. One after a gap comes again, with those that are missing.
             guard report.sequence <= last + 1 else { return ([], .none, dropped, isBack) }
             var steps: [Step] = []
             if report.sequence == last + 1 {
                 state.peers[report.worker]?.lastReport = report.sequence
-                state.noteRoom(report, at: now)
                 steps = report.entries.compactMap { state.note($0, from: report.worker, at: now) }
             }
             return (steps, state.confirmation(of: report, isNew: report.sequence > last), dropped, isBack)
@@ -285,9 +282,6 @@ extension Coordinator.State {
         peers[worker]?.lastReport = 0
         peers[worker]?.lastConfirmed = 0
         peers[worker]?.willConfirm = false
-        peers[worker]?.room = 0
-        peers[worker]?.lastAssignment = 0
-        peers[worker]?.assignments = []
         peers[worker]?.tasks = []
         return peer.tasks.sorted()
     }

@@ -77,14 +77,10 @@ extension Coordinator {
     /// Tells a worker to stop a task, until it says that it has heard that or is gone.
     func tell(_ worker: String, toStop number: UInt64, attempt: UInt64, _ request: StopRequest) {
         let stop = Message.stop(run: run, number: number, attempt: attempt, request)
-        // The subject of the task's assignment, because the server keeps the order of what one member publishes there.
-        let session = state.withLock { $0.peers[worker]?.session ?? 0 }
-        assigning.withLock { _ in
-            exchange.request(stop, to: Subject.session(session, ofWorker: worker), every: Self.stopInterval, tries: 20) { [self] reply in
-                if case .message = reply { return }
-                guard state.withLock({ !$0.isClosed && $0.peers[worker] != nil }) else { return }
-                exchange.fabric.after(Self.stopInterval) { [weak self] in self?.tell(worker, toStop: number, attempt: attempt, request) }
-            }
+        exchange.request(stop, to: Subject.worker(worker), every: Self.stopInterval, tries: 20) { [self] reply in
+            if case .message = reply { return }
+            guard state.withLock({ !$0.isClosed && $0.peers[worker] != nil }) else { return }
+            exchange.fabric.after(Self.stopInterval) { [weak self] in self?.tell(worker, toStop: number, attempt: attempt, request) }
         }
     }
 
@@ -110,10 +106,10 @@ extension Coordinator {
     /// Seconds between two attempts to publish, and their number.
     private static let secondsPerTry = 2.0, tries = 15
 
-    /// Assigns a task to a worker that has room, or else publishes it.
+    /// Publishes a task to the stream.
     func publish(_ number: UInt64, _ task: Task, attempt: UInt64) {
-        if assign(number, attempt: attempt) { return }
-        let job = job(number, task, attempt: attempt)
+        let job = Job(
+            run: run, number: number, attempt: attempt, priority: task.priority, isAtMostOnce: task.isAtMostOnce, payload: task.payload)
         let subject = exchange.space.job(run: run, queue: Subject.token(task.queue), priority: task.priority)
         exchange.store(.job(job), to: subject, id: "\(run).\(number).\(attempt)", every: Self.secondsPerTry, tries: Self.tries) {
             [self] reply in
@@ -129,10 +125,6 @@ extension Coordinator {
             case .message: break
             }
         }
-    }
-
-    func job(_ number: UInt64, _ task: Task, attempt: UInt64) -> Job {
-        Job(run: run, number: number, attempt: attempt, priority: task.priority, isAtMostOnce: task.isAtMostOnce, payload: task.payload)
     }
 
     private func handleStored(_ number: UInt64, attempt: UInt64, _ sequence: UInt64?) {

@@ -49,7 +49,6 @@ extension Coordinator {
         }
         for id in asked { ask(id) }
         for id in gone { forget(id) }
-        if isConnected { assignAgain() }
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
         if isConnected { lookAtStream() }
         if state.withLock({ !$0.isClosed }) { exchange.fabric.after(Self.watchInterval) { [weak self] in self?.watch() } }
@@ -83,7 +82,6 @@ extension Coordinator {
             peer.tasks = []
             peer.silentSince = nil
             state.formerPeers[id] = peer
-            state.peersWithRoom.removeAll { $0 == id }
             return (tasks, state.countSlots())
         }
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }

@@ -142,19 +142,6 @@ public final class Coordinator: Sendable {
         /// Since when nobody has answered on the worker's subject.
         var silentSince: Double?
         var tasks: Set<UInt64> = []
-        /// How many more tasks may be assigned to it, and until when.
-        var room = 0, roomEnd = 0.0
-        /// The number of its last assignment in the session.
-        var lastAssignment: UInt64 = 0
-        /// The assignments that it has not said to have got, the oldest first.
-        var assignments: [Assignment] = []
-    }
-
-    /// A task that was assigned, under the number of the assignment.
-    struct Assignment {
-        let number: UInt64
-        let task: TaskAttempt
-        var sentAt: Double
     }
 
     struct State {
@@ -162,8 +149,6 @@ public final class Coordinator: Sendable {
         var peers: [String: Peer] = [:]
         /// The workers that were lost, for some minutes: one that comes back goes on with its reports where they were.
         var formerPeers: [String: Peer] = [:]
-        /// The workers with room for tasks, in the order in which they have said so.
-        var peersWithRoom: [String] = []
         var lastNumber: UInt64 = 0
         var beatCount: UInt64 = 0
         var slotCount = 0
@@ -193,9 +178,6 @@ public final class Coordinator: Sendable {
     let events: Events
     let state = Guarded(State())
     let deliveries = Deliveries()
-    /// Held while assignments are numbered and sent, since workers take them only in their order, and while stops are sent, so that none overtakes
-    /// the assignment of its task. Never acquired while `state` is held.
-    let assigning = Guarded(())
 
     /// Seconds between two messages that say that this coordinator is there.
     static let beatInterval = 5.0

@@ -46,8 +46,8 @@ public struct Payload: Sendable {
 struct Report: Sendable {
     enum Entry: Sendable {
         /// The worker has the task, and wants to begin with it. `acknowledgement` is the subject where the stream learns what becomes of the
-        /// message; nil if the task was assigned.
-        case taken(acknowledgement: String?)
+        /// message.
+        case taken(acknowledgement: String)
         /// A body has written to stdout (1) or stderr (2).
         case output(stream: UInt8, [UInt8])
         case outcome(Payload, began: Double, ended: Double)
@@ -61,10 +61,6 @@ struct Report: Sendable {
     /// Counts from 1 in each session.
     var sequence: UInt64
     var entries: [(number: UInt64, attempt: UInt64, entry: Entry)]
-    /// How many tasks more the worker wants now.
-    var room: Int
-    /// The number of the last assignment that has come. The room is what was left after it.
-    var assignment: UInt64
     /// The worker's clock when it sent the report.
     var sentAt: Double
 }
@@ -128,10 +124,6 @@ enum Message: Sendable {
     /// The coordinator has noted a report, and the earlier ones of the session, too. The worker may begin with what it has taken by this report,
     /// except what is refused: others have it, or nobody needs it. Whether it may begin with what is in others, their own confirmations say.
     case confirm(UInt64, refused: [TaskAttempt])
-    /// A task for a worker that has said that it has room, past the stream. Assignments count from 1 in each session, and the worker takes them in
-    /// this order only. There is no job if nobody needs it any more, and one that is stopped is given back. Reports up to `confirmed` are
-    /// confirmed, except those that have taken tasks.
-    case assign(UInt64, Job?, isStopped: Bool, confirmed: UInt64)
     case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
     /// The coordinator does not need the blobs of this outcome any more.
     case release(run: String, number: UInt64, attempt: UInt64)
@@ -182,7 +174,6 @@ enum Message: Sendable {
         case .answer: 19
         case .recount: 20
         case .done: 21
-        case .assign: 22
         }
     }
 
@@ -200,11 +191,6 @@ enum Message: Sendable {
                 writer.number(task.number)
                 writer.number(task.attempt)
             }
-        case .assign(let number, let job, let isStopped, let confirmed):
-            writer.number(number)
-            writer.byte(isStopped ? 1 : 0)
-            writer.number(confirmed)
-            writer.list(job.map { [$0] } ?? []) { Self.write($1, to: &$0) }
         case .stop(let run, let number, let attempt, let request):
             writer.text(run)
             writer.number(number)
@@ -273,15 +259,13 @@ enum Message: Sendable {
         writer.number(report.session)
         writer.number(report.sequence)
         writer.seconds(report.sentAt)
-        writer.number(report.room)
-        writer.number(report.assignment)
         writer.list(report.entries) { writer, entry in
             writer.number(entry.number)
             writer.number(entry.attempt)
             switch entry.entry {
             case .taken(let acknowledgement):
                 writer.byte(1)
-                writer.text(acknowledgement ?? "")
+                writer.text(acknowledgement)
             case .output(let stream, let bytes):
                 writer.byte(2)
                 writer.byte(stream)
@@ -343,10 +327,6 @@ extension Message {
         case 19: self = .answer(try Self.remainder(&reader))
         case 20: self = .recount(run: try reader.text())
         case 21: self = .done
-        case 22:
-            let (number, isStopped, confirmed) = (try reader.number(), try reader.byte() != 0, try reader.number())
-            let jobs = try reader.list { reader throws(MalformedMessage) in try Self.job(&reader) }
-            self = .assign(number, jobs.first, isStopped: isStopped, confirmed: confirmed)
         default: throw MalformedMessage()
         }
     }
@@ -371,14 +351,11 @@ extension Message {
     private static func report(_ reader: inout ByteReader) throws(MalformedMessage) -> Report {
         let (worker, session) = (try reader.text(), try reader.number())
         let (sequence, sentAt) = (try reader.number(), try reader.seconds())
-        let (room, assignment) = (try reader.count(), try reader.number())
         let entries = try reader.list { reader throws(MalformedMessage) in
             let (number, attempt) = (try reader.number(), try reader.number())
             let entry: Report.Entry
             switch try reader.byte() {
-            case 1:
-                let subject = try reader.text()
-                entry = .taken(acknowledgement: subject.isEmpty ? nil : subject)
+            case 1: entry = .taken(acknowledgement: try reader.text())
             case 2: entry = .output(stream: try reader.byte(), Array(try reader.counted()))
             case 3: entry = .outcome(try payload(&reader), began: try reader.seconds(), ended: try reader.seconds())
             case 4: entry = .declined(isBusy: false)
@@ -388,7 +365,7 @@ extension Message {
             return (number: number, attempt: attempt, entry: entry)
         }
         return Report(
-            worker: worker, session: session, sequence: sequence, entries: entries, room: room, assignment: assignment, sentAt: sentAt)
+            worker: worker, session: session, sequence: sequence, entries: entries, sentAt: sentAt)
     }
 
     private static func worker(_ reader: inout ByteReader) throws(MalformedMessage) -> WorkerDescription {

@@ -19,8 +19,6 @@ final class WorkerRun: Sendable {
         /// What was reported and is not confirmed, by sequence number, the oldest first.
         var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
-        /// The number of the last assignment that has come, and when room for it was reported last.
-        var lastAssignment: UInt64 = 0, roomReportedAt = -Double.infinity
         var willLook = false
         /// The number of bytes of the output in `entries`.
         var outputCount = 0
@@ -167,16 +165,13 @@ final class WorkerRun: Sendable {
 
     /// What to report next, and who may write again then.
     private func nextReport() -> (Report, writers: [Awaited<Void>])? {
-        guard let (room, assignment) = roomToReport() else { return nil }
-        return state.withLock { state in
+        state.withLock { state in
             guard state.hasReport else { return nil }
-            if room > 0 { state.roomReportedAt = worker.now }
             state.lastSequence += 1
             let (now, entries) = (worker.now, state.takeEntries())
             let reported = entries.map { (number: $0.task.job.number, attempt: $0.task.job.attempt, entry: $0.entry) }
             let report = Report(
-                worker: worker.id, session: session, sequence: state.lastSequence, entries: reported, room: room,
-                assignment: assignment, sentAt: now)
+                worker: worker.id, session: session, sequence: state.lastSequence, entries: reported, sentAt: now)
             var taken: [WorkerTask] = [], ended: [WorkerTask] = []
             for (task, entry) in entries {
                 switch entry {
@@ -190,22 +185,15 @@ final class WorkerRun: Sendable {
         }
     }
 
-    /// For how many tasks there is room, after which assignment; nil if there is nothing to report.
-    private func roomToReport() -> (room: Int, assignment: UInt64)? {
-        guard let assignment = state.withLock({ $0.hasReport ? $0.lastAssignment : nil }) else { return nil }
-        return (worker.room, assignment)
-    }
-
     private func publish(_ report: Report) {
         worker.exchange.publish(.report(report), to: Subject.run(name))
     }
 
     /// The coordinator has noted a report. Of an earlier one, only what was refused may be unknown.
     func confirm(_ sequence: UInt64, refused: [TaskAttempt]) {
-        confirm(refused) { $0.report.sequence == sequence || $0.report.sequence < sequence && $0.taken.isEmpty }
-    }
-
-    private func confirm(_ refused: [TaskAttempt], where isConfirmed: (Unconfirmed) -> Bool) {
+        let isConfirmed = { (sent: Unconfirmed) in
+            sent.report.sequence == sequence || sent.report.sequence < sequence && sent.taken.isEmpty
+        }
         let confirmed = state.withLock { state in
             state.lastHeard = worker.now
             defer { state.unconfirmed.removeAll(where: isConfirmed) }
@@ -223,29 +211,6 @@ final class WorkerRun: Sendable {
         send()
     }
 
-    /// The coordinator has noted these reports. Whether what they have taken may begin, their own confirmations say.
-    func confirm(upTo sequence: UInt64) { confirm([]) { $0.report.sequence <= sequence && $0.taken.isEmpty } }
-
-    enum Arrival {
-        case next(isLate: Bool)
-        case repeated
-        case early
-    }
-
-    /// Seconds between a report of room and an assignment after which the coordinator may have given up this worker meanwhile.
-    private static let longestAnswer = 1.0
-
-    /// Notes an assignment. One that comes early is not taken: those before it were lost, and come again with it.
-    func note(assignment number: UInt64) -> Arrival {
-        let now = worker.now
-        return state.withLock { state in
-            if number <= state.lastAssignment { return .repeated }
-            if number > state.lastAssignment + 1 || state.life == .over { return .early }
-            state.lastAssignment = number
-            return .next(isLate: now - state.roomReportedAt > Self.longestAnswer)
-        }
-    }
-
     func release(_ task: WorkerTask.Identity) {
         let released = state.withLock { $0.blobs.removeValue(forKey: task) }
         withExtendedLifetime(released) {}
@@ -261,8 +226,6 @@ final class WorkerRun: Sendable {
             for index in state.unconfirmed.indices {
                 state.unconfirmed[index].sentAt = worker.now
                 state.unconfirmed[index].report.sentAt = worker.now
-                // Who knows what has come since.
-                state.unconfirmed[index].report.room = 0
             }
             return state.unconfirmed.map(\.report)
         }

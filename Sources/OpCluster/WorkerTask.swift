@@ -26,14 +26,14 @@ public final class WorkerTask: Sendable {
     }
 
     let job: Job
-    /// Where the stream learns what becomes of the task's message; nil if the task was assigned.
-    let acknowledgement: String?
+    /// Where the stream learns what becomes of the task's message.
+    let acknowledgement: String
     // Neither goes before the task: its body may end, or write, when the worker has been closed.
     private let worker: ClusterWorker
     let session = Guarded<WorkerRun?>(nil)
     private let state = Guarded(State())
 
-    init(_ job: Job, acknowledgement: String?, worker: ClusterWorker) {
+    init(_ job: Job, acknowledgement: String, worker: ClusterWorker) {
         (self.job, self.acknowledgement, self.worker) = (job, acknowledgement, worker)
     }
 

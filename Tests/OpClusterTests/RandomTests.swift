@@ -43,7 +43,7 @@ struct RandomRun {
         if TestLength.number("OPSCRIPT_CLUSTER_TRACE") == 1 { cluster.server.trace = { [cluster] in cluster.show($0, $1, $2, $3, $4) } }
         simulation.run(until: 0.5)
         for _ in 0..<random(1...4) { cluster.addWorker(slots: random(1...3)) }
-        // A server keeps the order of what one member publishes. Nothing but speed, and stops, may depend on that.
+        // A server keeps the order of what one member publishes. Nothing but speed may depend on that.
         let isUnordered = seed % 2 == 0
         for fabric in [cluster.fabric] + cluster.members.map(\.fabric) where isUnordered {
             fabric.lateness = { [simulation, delay = cluster.delay] message in
@@ -86,7 +86,7 @@ struct RandomRun {
         }
     }
 
-    /// Tasks that are mostly assigned, because each is submitted when another has just ended.
+    /// Tasks each of which is submitted when another has just ended.
     private func planChain() {
         var body = Body(seconds: simulation.seconds(in: 0...0.15))
         if chance(0.3) { body.outputCount = random(1...3) }

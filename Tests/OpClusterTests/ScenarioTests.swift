@@ -281,8 +281,8 @@ import Testing
         for attempt in 1...60 as ClosedRange<UInt64> {
             for (index, entry) in [Report.Entry.taken(acknowledgement: "a"), .declined(isBusy: isBusy)].enumerated() {
                 let report = Report(
-                    worker: "w", session: 1, sequence: 2 * attempt - 1 + UInt64(index), entries: [(number, attempt - 1, entry)], room: 0,
-                    assignment: 0, sentAt: cluster.simulation.now)
+                    worker: "w", session: 1, sequence: 2 * attempt - 1 + UInt64(index), entries: [(number, attempt - 1, entry)],
+                    sentAt: cluster.simulation.now)
                 cluster.coordinator.handle(.report(report), on: "", replyTo: "nobody")
             }
         }
