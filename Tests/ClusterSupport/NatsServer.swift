@@ -30,9 +30,9 @@ public final class NatsServer: @unchecked Sendable {
         try start()
     }
 
-    /// What went wrong.
+    /// A failure of the server.
     public struct Failure: Error, CustomStringConvertible {
-        /// What, and what to do.
+        /// The failure and its remedy.
         public let description: String
         init(_ description: String) { self.description = description }
     }
@@ -51,7 +51,7 @@ public final class NatsServer: @unchecked Sendable {
     public var port: Int { state.withLock { $0.port } }
     /// The server's process.
     public var process: pid_t { state.withLock { $0.process } }
-    /// What the server has printed.
+    /// The output of the server.
     public var text: String { state.withLock { $0.text } }
 
     /// Starts the server again, on the same port.
@@ -86,7 +86,7 @@ public final class NatsServer: @unchecked Sendable {
             let number = Int(found.prefix { $0.isNumber }) ?? 0
             state.withLock { $0.port = number }
         }
-        // What it prints later must not fill the pipe.
+        // Later output must not fill the pipe.
         startThread { [weak self] in
             while let line = Self.readSome(input) { self?.state.withLock { $0.text += line } }
             close(input)

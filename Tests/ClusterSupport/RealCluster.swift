@@ -31,7 +31,7 @@ public final class RealCluster: Sendable {
     private let members = Locked<[ClusterWorker]>([])
     private let texts = Locked<[String]>([])
 
-    /// What members were told to tell people.
+    /// The notices of members for people.
     public var notices: [String] { texts.withLock { $0 } }
 
     /// Starts a coordinator.

@@ -22,7 +22,7 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
     public var lateness: (IncomingMessage) -> Double? = { _ in nil }
     private(set) var subjects: [String] = []
     private var receiver: (any FabricReceiver)?
-    /// Counts the connections. What was under way on a former one is lost.
+    /// Counts the connections. Messages that are under way on an earlier one are lost.
     private(set) var generation = 0
     /// Whether the member thinks that there is a connection.
     public private(set) var isConnected = false
@@ -43,7 +43,7 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
     public var clockOffset = 0.0
     /// Seconds of the clock.
     public var now: Double { simulation.now + clockOffset }
-    /// What the server takes.
+    /// The limit of the server.
     public var maxPayload: Int { 1 << 20 }
     /// The next random number of the simulation.
     public func randomNumber() -> UInt64 { simulation.random.next() }
@@ -63,7 +63,7 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
     /// Closes the connection.
     public func close(waiting seconds: Double) {
         if isGone { return }
-        // What was published still arrives.
+        // Published messages still arrive.
         let last = max(lastUp, stalledUntil, simulation.now)
         let generation = generation
         hasClosed = true

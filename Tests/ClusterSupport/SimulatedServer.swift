@@ -60,7 +60,8 @@ public final class SimulatedServer: @unchecked Sendable {
         simulation.after(downtime) { [self] in isUp = true }
     }
 
-    /// Takes each message for delivered and acknowledged with a probability, though nobody has got it: nats-server 2.9 does, when it was killed.
+    /// Takes each message for delivered and acknowledged with a probability, though no member has received it: a killed nats-server 2.9
+    /// does so.
     public func passOver(_ probability: Double) {
         hasPassedOver = true
         for (_, stream) in streams.sorted(by: { $0.key < $1.key }) { stream.passOver(probability) }
@@ -96,7 +97,7 @@ public final class SimulatedServer: @unchecked Sendable {
         if !hasReceiver, let reply = message.reply { deliver(to: reply, status: 503) }
     }
 
-    /// Returns whether somebody gets the message.
+    /// Returns whether a member gets the message.
     @discardableResult
     func deliver(to subject: String, named: String? = nil, reply: String = "", bytes: [UInt8] = [], status: Int = 0) -> Bool {
         let members = members(of: subject)

@@ -11,7 +11,7 @@ final class SimulatedStream {
     private final class Consumer {
         var waiting: [UInt64] = []
         var first = 0
-        /// Those that nobody has acknowledged in time, or that were given back.
+        /// The messages that were not acknowledged in time, or that were given back.
         var again: [UInt64] = []
         var deadlines: [UInt64: Double] = [:]
         var deliveries: [UInt64: Int] = [:]
@@ -70,7 +70,7 @@ final class SimulatedStream {
         for (sequence, message) in messages where isConcerned(message.subject) { remove(sequence) }
     }
 
-    /// Takes messages for delivered and acknowledged that nobody has got.
+    /// Takes messages for delivered and acknowledged that no member has received.
     func passOver(_ probability: Double) {
         for (_, consumer) in consumers.sorted(by: { $0.key < $1.key }) {
             let isKept = { [simulation] (_: UInt64) in !simulation.chance(probability) }
@@ -114,7 +114,7 @@ final class SimulatedStream {
 
     private func give(_ consumer: Consumer, _ consumerName: String) {
         while !consumer.pulls.isEmpty {
-            // The server forgets a pull of somebody who has gone.
+            // The server forgets a pull of a member that has gone.
             guard server.hasReceiver(consumer.pulls[0].inbox) else {
                 consumer.pulls.removeFirst()
                 continue
@@ -147,7 +147,7 @@ final class SimulatedStream {
             remove(sequence)
             consumer.deliveries[sequence] = nil
         } else if consumer.deadlines[sequence] == nil {
-            // It is nobody's now.
+            // No member has the message now.
         } else if answer == "+WPI" {
             wait(for: sequence, consumer, consumerName)
         } else if answer.hasPrefix("-NAK") {

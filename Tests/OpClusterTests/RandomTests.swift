@@ -56,10 +56,10 @@ struct RandomRun {
         for _ in 0..<random(1...25) { planTask() }
         for _ in 0..<random(0...3) { planChain() }
         if faults != .none { for _ in 0..<random(1...6) { planFault() } }
-        // Afterwards there is peace, and somebody to do the rest.
+        // Afterwards no more faults happen, and a new worker does the rest.
         simulation.run(until: faultSeconds + 1)
         cluster.addWorker(slots: 3)
-        // What comes too early comes again a second later.
+        // A message that arrives too early is sent again a second later.
         let limit = faults == .none ? isUnordered ? 300.0 : 120.0 : 600.0
         simulation.run(until: limit) { simulation.now > faultSeconds + 2 && cluster.unfinished.isEmpty }
         if !cluster.unfinished.isEmpty { cluster.fail("tasks without an outcome: \(cluster.unfinished)") }
@@ -177,7 +177,7 @@ struct RandomRun {
         for member in alive where !member.runner.running.isEmpty { cluster.fail("\(member.runner.name) still runs what nobody needs") }
         for member in alive { for text in member.worker.leftovers { cluster.fail("\(member.runner.name) keeps \(text)") } }
         for text in cluster.coordinator.leftovers { cluster.fail("the coordinator keeps \(text)") }
-        // What the server has passed over goes with the run.
+        // The messages that the server has passed over are removed with the run.
         if cluster.server.storedCount > 0, !cluster.server.hasPassedOver {
             cluster.fail("the stream keeps \(cluster.server.storedCount) jobs")
         }
@@ -189,7 +189,7 @@ struct RandomRun {
 }
 
 extension Coordinator {
-    /// What is left although no task is.
+    /// The state that is left although no task is.
     var leftovers: [String] {
         state.withLock { state in
             var texts: [String] = []

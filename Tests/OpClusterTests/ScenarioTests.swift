@@ -6,7 +6,7 @@ import Testing
 
 @testable import OpCluster
 
-/// What simulated clusters do in single situations.
+/// Single situations of simulated clusters.
 @Suite struct ScenarioTests {
     func cluster(_ slots: Int...) -> SimulatedCluster {
         let cluster = SimulatedCluster(seed: 1)
@@ -138,7 +138,7 @@ import Testing
         cluster.fabric.kill()
         cluster.simulation.run(until: 65)
         #expect(cluster.members[0].runner.running.isEmpty && cluster.runEnds.map(\.worker) == ["worker1"])
-        // What it has left in the stream goes as well.
+        // Its messages in the stream are removed as well.
         cluster.simulation.run(until: 200)
         #expect(cluster.server.storedCount == 0)
     }

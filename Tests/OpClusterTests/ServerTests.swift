@@ -167,7 +167,7 @@ import Testing
         let server = try NatsServer("jetstream { store_dir: \"DIRECTORY\", max_file_store: 100KB }")
         let cluster = try await RealCluster(server.url)
         defer { cluster.close() }
-        // Nobody takes them, so they fill it.
+        // No worker takes them, so they fill it.
         let outcomes = Locked<[Coordinator.Outcome]>([])
         let full = AsyncGate(), last = AsyncGate()
         for number in 0..<20 as Range<UInt8> {
@@ -231,7 +231,7 @@ import Testing
         for _ in 0..<TestLength.size(30) {
             let cluster = try await RealCluster(server.url)
             try await cluster.addWorker(server.url)
-            // What is on its way at the close is of no use to anybody.
+            // No outcome of these tasks is needed after the close.
             for number in 0..<10 as Range<UInt8> {
                 cluster.coordinator.submit(Coordinator.Task(Payload(bytes: [number])), Coordinator.Handlers { _ in })
             }

@@ -3,7 +3,7 @@ import TestSupport
 
 @testable import OpCluster
 
-/// What a simulated body does. A task consists of it.
+/// The work of a simulated body. A task consists of it.
 struct Body {
     var seconds: Double
     var outputCount = 0
@@ -143,7 +143,7 @@ final class SimulatedCluster: @unchecked Sendable {
     var endHandler: (UInt64) -> Void = { _ in }
     /// How many tasks of each chain are to follow, by the tasks of it that have been submitted last.
     private var chains: [UInt64: (body: Body, left: Int)] = [:]
-    /// What the coordinator has told people.
+    /// The notices of the coordinator.
     var notices: [String] { readNotices() }
     private let readNotices: () -> [String]
 
