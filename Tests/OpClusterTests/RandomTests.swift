@@ -86,7 +86,7 @@ struct RandomRun {
         }
     }
 
-    /// Tasks each of which is submitted when another has just ended.
+    /// A chain of tasks. Each is submitted when the one before it has just ended.
     private func planChain() {
         var body = Body(seconds: simulation.seconds(in: 0...0.15))
         if chance(0.3) { body.outputCount = random(1...3) }
