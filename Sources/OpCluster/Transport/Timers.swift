@@ -6,7 +6,7 @@ import Synchronization
 final class Timers: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the mutex of the C library protects what changes.
 
-    private struct Job {
+    private struct Call {
         let time: Double
         let body: @Sendable () -> Void
     }
@@ -14,7 +14,7 @@ final class Timers: @unchecked Sendable {
     private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
     private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
     /// A heap, the earliest first.
-    private var jobs: [Job] = []
+    private var jobs: [Call] = []
     private var isRunning = false
     private var isOver = false
 
@@ -44,7 +44,7 @@ final class Timers: @unchecked Sendable {
         unsafe pthread_mutex_lock(lock)
         defer { unsafe pthread_mutex_unlock(lock) }
         if isOver { return }
-        let isNext = push(Job(time: Self.now + seconds, body: body))
+        let isNext = push(Call(time: Self.now + seconds, body: body))
         if !isRunning { start() }
         if isNext { unsafe pthread_cond_signal(changed) }
     }
@@ -98,7 +98,7 @@ final class Timers: @unchecked Sendable {
     // MARK: the heap
 
     /// Returns whether the job is the next one.
-    private func push(_ job: Job) -> Bool {
+    private func push(_ job: Call) -> Bool {
         jobs.append(job)
         var index = jobs.count - 1
         while index > 0, jobs[index].time < jobs[(index - 1) / 2].time {
@@ -108,7 +108,7 @@ final class Timers: @unchecked Sendable {
         return index == 0
     }
 
-    private func pop() -> Job {
+    private func pop() -> Call {
         jobs.swapAt(0, jobs.count - 1)
         let first = jobs.removeLast()
         var index = 0
