@@ -18,12 +18,12 @@ private final class TimedRunner: ClusterWorker.Runner, @unchecked Sendable {
     func run(_ task: WorkerTask) {
         simulation.after(seconds) { [self] in
             busy.seconds += seconds
-            task.end(Payload(bytes: []))
+            task.finish(Payload(bytes: []))
         }
     }
 
     func stop(_ task: WorkerTask, _ request: StopRequest) {}
-    func leaveBehind(_ task: WorkerTask) {}
+    func detach(_ task: WorkerTask) {}
     func runHasEnded(_ run: String) {}
 }
 

@@ -20,7 +20,7 @@ if mode == "scale" {
 }
 if mode == "worker", let url = arguments.dropFirst().first {
     let cluster = try await RealCluster(url)
-    try await cluster.addWorker(url, slots: 1, runner: ClosureRunner { $0.end(Payload(bytes: [])) })
+    try await cluster.addWorker(url, slots: 1, runner: ClosureRunner { $0.finish(Payload(bytes: [])) })
     while getchar() != EOF {}
     exit(0)
 }
@@ -32,13 +32,13 @@ func rounded(_ value: Double) -> String { String(Double(Int(value * 100)) / 100)
 
 switch mode {
 case "rate":
-    for _ in 0..<2 { try await cluster.addWorker(url, slots: 1, runner: ClosureRunner { $0.end(Payload(bytes: [])) }) }
+    for _ in 0..<2 { try await cluster.addWorker(url, slots: 1, runner: ClosureRunner { $0.finish(Payload(bytes: [])) }) }
     for count in [2000, 20000, 20000, 20000] {
         let seconds = await submitMany(count, inFlight: 128)
         print("\(count) tasks in \(rounded(seconds)) s: \(Int(Double(count) / seconds)) a second")
     }
 case "latency":
-    try await cluster.addWorker(url, runner: ClosureRunner { $0.end(Payload(bytes: [])) })
+    try await cluster.addWorker(url, runner: ClosureRunner { $0.finish(Payload(bytes: [])) })
     var times: [Double] = []
     for _ in 0..<3000 {
         let start = cluster.coordinator.now

@@ -8,8 +8,8 @@ public final class ClosureRunner: ClusterWorker.Runner {
 
     /// Makes a runner. Without closures, a task ends at once with its contents, and a stopped one with no bytes.
     public init(
-        _ body: @escaping @Sendable (WorkerTask) -> Void = { $0.end(Payload(bytes: $0.bytes, contents: $0.blobs)) },
-        stop: @escaping @Sendable (WorkerTask, StopRequest) -> Void = { task, _ in task.end(Payload(bytes: [])) }
+        _ body: @escaping @Sendable (WorkerTask) -> Void = { $0.finish(Payload(bytes: $0.bytes, contents: $0.blobs)) },
+        stop: @escaping @Sendable (WorkerTask, StopRequest) -> Void = { task, _ in task.finish(Payload(bytes: [])) }
     ) { (self.body, stopBody) = (body, stop) }
 
     /// Runs a task.
@@ -17,7 +17,7 @@ public final class ClosureRunner: ClusterWorker.Runner {
     /// Stops a task.
     public func stop(_ task: WorkerTask, _ request: StopRequest) { stopBody(task, request) }
     /// Does nothing.
-    public func leaveBehind(_ task: WorkerTask) {}
+    public func detach(_ task: WorkerTask) {}
     /// Does nothing.
     public func runHasEnded(_ run: String) {}
 }

@@ -29,7 +29,7 @@ import Testing
                 startThread {
                     var bytes = task.blobs[0].piece(at: 0, count: task.blobs[0].name.count)
                     bytes[5] = 5
-                    task.end(Payload(bytes: [1], contents: [Blob(copying: bytes)]))
+                    task.finish(Payload(bytes: [1], contents: [Blob(copying: bytes)]))
                 }
             })
         var bytes = [UInt8](repeating: 0, count: 100 << 20)
@@ -57,7 +57,7 @@ import Testing
                         held?.append(task)
                         return held != nil
                     }
-                    if isHeld { hasBegun.open() } else { task.end(Payload(bytes: task.bytes)) }
+                    if isHeld { hasBegun.open() } else { task.finish(Payload(bytes: task.bytes)) }
                 })
         }
         await withTaskGroup(of: (UInt8, Coordinator.Outcome).self) { group in
@@ -70,7 +70,7 @@ import Testing
                 defer { held = nil }
                 return held ?? []
             }
-            for task in tasks { task.end(Payload(bytes: task.bytes)) }
+            for task in tasks { task.finish(Payload(bytes: task.bytes)) }
             do { try server.start() } catch { Issue.record(error) }
             var count = 0
             for await (number, outcome) in group {
@@ -199,7 +199,7 @@ import Testing
         defer { cluster.close() }
         let isNumbered = AsyncGate(), hasBegun = AsyncGate()
         let runner = ClosureRunner { task in
-            if task.bytes == [0] { task.end(Payload(bytes: [])) } else { hasBegun.open() }
+            if task.bytes == [0] { task.finish(Payload(bytes: [])) } else { hasBegun.open() }
         }
         try await cluster.addWorker(server.url, runner: runner)
         // The time is read where the outcome comes: this function may go on much later, when other tests let it.

@@ -71,7 +71,7 @@ final class SimulatedRunner: ClusterWorker.Runner, @unchecked Sendable {
         simulation.after(0.001) { [self] in end(task, Payload(bytes: Array("interrupted \(task.number)".utf8))) }
     }
 
-    func leaveBehind(_ task: WorkerTask) {}
+    func detach(_ task: WorkerTask) {}
     func runHasEnded(_ run: String) { cluster.noteRunEnd(run, at: name) }
 
     /// Forgets the bodies, which refer to the worker.
@@ -79,7 +79,7 @@ final class SimulatedRunner: ClusterWorker.Runner, @unchecked Sendable {
 
     private func end(_ task: WorkerTask, _ payload: Payload) {
         if isDead || running.removeValue(forKey: ObjectIdentifier(task)) == nil { return }
-        task.end(payload)
+        task.finish(payload)
     }
 }
 

@@ -10,7 +10,7 @@ extension ClusterConnection {
     }
 
     /// Connects. To be called once.
-    func begin() {
+    func connect() {
         // A thread of libnats that brings the answer could not close the connection.
         onNewThread { [self] in
             let ended = Awaited<ClusterError?>()

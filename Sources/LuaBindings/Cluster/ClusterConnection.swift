@@ -34,7 +34,7 @@ final class ClusterConnection: Sendable {
 
         private struct Weak { weak var connection: ClusterConnection? }
 
-        func become(_ connection: ClusterConnection) { self.connection.withLock { $0.connection = connection } }
+        func attach(_ connection: ClusterConnection) { self.connection.withLock { $0.connection = connection } }
         var receiver: ClusterConnection? { connection.withLock { $0.connection } }
     }
 
@@ -73,7 +73,7 @@ final class ClusterConnection: Sendable {
         events.slotsHaveChanged = { receiver.receiver?.slotsHaveChanged(to: $0) }
         events.answer = { question, completion in receiver.receiver?.answer(question, completion) }
         coordinator = Coordinator(NatsFabric(settings.server), key: settings.key, version: Runtime.version, events: events)
-        receiver.become(self)
+        receiver.attach(self)
     }
 
     func close() {
@@ -155,9 +155,9 @@ final class ClusterConnection: Sendable {
     }
 
     /// Lets the worker of a task ask for these files.
-    func keep(_ inputs: [String], for number: UInt64) { state.withLock { $0.inputs[number] = Inputs(paths: inputs) } }
+    func setInputs(_ inputs: [String], of number: UInt64) { state.withLock { $0.inputs[number] = Inputs(paths: inputs) } }
 
-    func forget(_ number: UInt64) {
+    func releaseInputs(of number: UInt64) {
         let forgotten = state.withLock { $0.inputs.removeValue(forKey: number) }
         withExtendedLifetime(forgotten) {}
     }

@@ -57,7 +57,7 @@ final class ClusterConnections: Sendable {
             return known ?? made
         }
         guard let connection else { throw LuaError.closed }
-        if connection === made { connection.begin() }
+        if connection === made { connection.connect() }
         return connection
     }
 

@@ -60,7 +60,7 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
             // On a thread of the engine, which has a Lua state.
             connection.run { [self] in
                 job()
-                end(nil)
+                operationDidFinish(nil)
             }
         }
     }
@@ -74,10 +74,10 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
     }
 
     /// Counts an operation that goes to a worker.
-    func begin() { state.withLock { $0.inFlight += 1 } }
+    func operationDidStart() { state.withLock { $0.inFlight += 1 } }
 
     /// An operation has come back, after so many seconds at a worker; or one was started, if that is nil.
-    func end(_ seconds: Double?) {
+    func operationDidFinish(_ seconds: Double?) {
         state.withLock { state in
             state.inFlight -= 1
             if let seconds { state.averageSeconds = 0.9 * state.averageSeconds + 0.1 * seconds }

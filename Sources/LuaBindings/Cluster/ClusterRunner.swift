@@ -42,9 +42,9 @@ public final class ClusterRunner: ClusterWorker.Runner {
     public func run(_ task: WorkerTask) {
         do throws(Failure) {
             let run = try preparing.withLock { _ in Result { () throws(Failure) in try prepared(for: task) } }.get()
-            try run.begin(task)
+            try run.start(task)
         } catch {
-            task.end(ClusterOutcome.failure(error))
+            task.finish(ClusterOutcome.failure(error))
         }
     }
 
@@ -65,7 +65,7 @@ public final class ClusterRunner: ClusterWorker.Runner {
     public func stop(_ task: WorkerTask, _ request: StopRequest) { runs.withLock { $0[task.run] }?.stop(task, request) }
 
     /// See `ClusterWorker.Runner`.
-    public func leaveBehind(_ task: WorkerTask) { folder.leave(task) }
+    public func detach(_ task: WorkerTask) { folder.leave(task) }
 
     /// See `ClusterWorker.Runner`.
     public func runHasEnded(_ run: String) {
@@ -128,7 +128,7 @@ final class ClusterRun: Sendable {
 
         private struct Weak { weak var run: ClusterRun? }
 
-        func become(_ run: ClusterRun) { self.run.withLock { $0.run = run } }
+        func attach(_ run: ClusterRun) { self.run.withLock { $0.run = run } }
         var receiver: ClusterRun? { run.withLock { $0.run } }
     }
 
@@ -154,11 +154,11 @@ final class ClusterRun: Sendable {
         ownFolder = folder.newFolder(of: firstTask.run)
         directory = isFolder(settings.directory) ? settings.directory : ownFolder
         state = Guarded(State(lastTask: firstTask))
-        outlet.become(self)
+        outlet.attach(self)
     }
 
     /// Begins to run a task.
-    func begin(_ task: WorkerTask) throws(Failure) {
+    func start(_ task: WorkerTask) throws(Failure) {
         let received = try ClusterOutcome.operation(of: task, core: runtime.core, memoryLimit: memoryLimit, frozenValues)
         let (operation, files, queue) = (received.operation, received.files, queue(named: received.queue))
         let before = operation.storage
@@ -172,7 +172,7 @@ final class ClusterRun: Sendable {
         operation.whenFinished { [self, unowned operation] in
             var made: [SentFile] = []
             if let sent, operation.outcome == .succeeded { made = ClusterFiles.read(sent.outputs, below: ownFolder) }
-            end(operation, of: task, running) { others in
+            finish(operation, of: task, running) { others in
                 ClusterOutcome.payload(of: operation, before: before, received.failures, others: others, files: made, frozenValues)
             }
         }
@@ -194,14 +194,14 @@ final class ClusterRun: Sendable {
     /// Runs an operation. If the run has ended meanwhile, it is over.
     private func add(_ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, to queue: OperationQueue) {
         do { try queue.tryAddOperation(operation) } catch {
-            end(operation, of: task, running) { _ in ClusterOutcome.failure(Failure(message: "the run has ended")) }
+            finish(operation, of: task, running) { _ in ClusterOutcome.failure(Failure(message: "the run has ended")) }
         }
     }
 
     /// A task has ended, or never begins.
     ///
     /// - Parameter payload: makes the outcome. It gets the failures of operations that bodies have made, and that nobody has read.
-    private func end(
+    private func finish(
         _ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, with payload: ([OperationFailure]) -> Payload
     ) {
         // The outcome tells it. Before others can take what nobody has read.
@@ -215,7 +215,7 @@ final class ClusterRun: Sendable {
         }
         running.flush()
         folder.leave(task)
-        task.end(payload(others))
+        task.finish(payload(others))
     }
 
     /// A queue whose operations all execute at once: how many there are is decided elsewhere.

@@ -50,7 +50,7 @@ final class ClusterTicket: Sendable {
     }
 
     /// Lets go of what a worker could still have asked for.
-    func forgetFiles() { if let number = state.withLock({ $0.number }) { executor.connection.forget(number) } }
+    func releaseFiles() { if let number = state.withLock({ $0.number }) { executor.connection.releaseInputs(of: number) } }
 
     /// Gives up an operation whose worker does not say that it has stopped.
     func abandon() { if let number = state.withLock({ $0.number }) { executor.connection.coordinator.abandon(number) } }

@@ -20,14 +20,14 @@ extension LuaOperation {
         let executor = ticket.executor
         // Whoever waits for the operation must know that the end comes from outside.
         core.engine.hold()
-        executor.begin()
+        executor.operationDidStart()
         let (bodies, step) = takeBodies()
         do throws(Failure) {
             guard let state = core.stateOfCurrentThread() else { throw Failure(message: "not enough memory for a Lua state") }
             var finishStep: (@Sendable () -> Void)?
             var files: ClusterFiles?
             if let step, case .one(let body) = bodies {
-                guard let finish = begin(body, of: step) else { return comeBack(with: ticket, seconds: nil) }
+                guard let finish = begin(body, of: step) else { return complete(ticket, seconds: nil) }
                 finishStep = finish
                 files = executor.connection.files(of: step)
             }
@@ -49,9 +49,9 @@ extension LuaOperation {
         var handlers = Coordinator.Handlers { [self] outcome in
             // What needs a Lua state, or may wait for a file, does not happen on the thread that receives messages.
             if finishStep != nil || hasAttemptsLeft {
-                connection.run { [self] in end(as: outcome, ticket, files, finishStep) }
+                connection.run { [self] in finish(as: outcome, ticket, files, finishStep) }
             } else {
-                end(as: outcome, ticket, files, nil)
+                finish(as: outcome, ticket, files, nil)
             }
         }
         let output = core.output, marksOutput = connection.marksOutput
@@ -62,7 +62,7 @@ extension LuaOperation {
             unsafe lines.withUnsafeBytes { unsafe output.write($0, to: Int32(stream)) }
         }
         let number = connection.coordinator.submit(task, handlers) { number in
-            if let files { connection.keep(files.inputs, for: number) }
+            if let files { connection.setInputs(files.inputs, of: number) }
         }
         ticket.isSubmitted(as: number)
         // Whoever stopped the operation before it had a ticket has not found it.
@@ -122,15 +122,15 @@ extension LuaOperation {
 
     // MARK: coming back
 
-    private func end(
+    private func finish(
         as outcome: Coordinator.Outcome, _ ticket: ClusterTicket, _ files: ClusterFiles?, _ finishStep: (@Sendable () -> Void)?
     ) {
-        if files != nil { ticket.forgetFiles() }
+        if files != nil { ticket.releaseFiles() }
         switch outcome {
         case .ended(let payload, let worker, let began, let ended):
             if let worker { recordRun(elsewhere: worker.label, slots: worker.slots, began: began, ended: ended) }
             do throws(Failure) {
-                if let failure = try takeOutcome(payload, ticket, files) {
+                if let failure = try apply(payload, ticket, files) {
                     // The worker does not know why it was told to stop the body.
                     if failure.kind == .interrupted, let reason = stopReason {
                         return fail(Failure(interrupt: failure, by: reason), reason.failureKind, ticket)
@@ -138,11 +138,11 @@ extension LuaOperation {
                     return fail(failure, ticket)
                 }
                 finishStep?()
-                comeBack(with: ticket, seconds: ended - began)
+                complete(ticket, seconds: ended - began)
             } catch { fail(error, .error, ticket) }
         case .stopped:
             if let reason = stopReason { return fail(Failure(stop: reason), reason.failureKind, ticket) }
-            comeBack(with: ticket, seconds: nil)
+            complete(ticket, seconds: nil)
         case .lost(let workers):
             let list = workers.joined(separator: ", ")
             fail(Failure(message: "\(displayName) was lost with its worker\(workers.count == 1 ? "" : "s"): \(list)"), .lost, ticket)
@@ -151,7 +151,7 @@ extension LuaOperation {
     }
 
     /// Takes over what the worker says. Returns the failure if there is one.
-    private func takeOutcome(
+    private func apply(
         _ payload: Payload, _ ticket: ClusterTicket, _ files: ClusterFiles?
     ) throws(Failure) -> OperationFailure? {
         var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core, ticket.executor.connection.frozenValues)
@@ -192,16 +192,16 @@ extension LuaOperation {
     }
 
     private func fail(_ failure: OperationFailure, _ ticket: ClusterTicket) {
-        guard !isAsynchronous || withFields({ !$0.isEnding }) else { return comeBack(with: ticket, seconds: nil) }
+        guard !isAsynchronous || withFields({ !$0.isEnding }) else { return complete(ticket, seconds: nil) }
         record(failure)
-        comeBack(with: ticket, seconds: nil)
+        complete(ticket, seconds: nil)
     }
 
-    private func comeBack(with ticket: ClusterTicket, seconds: Double?) {
+    private func complete(_ ticket: ClusterTicket, seconds: Double?) {
         guard ticket.claimEnd() else { return }
         let core = core
         if !isAsynchronous || claimEnd() { end() }
-        ticket.executor.end(seconds)
+        ticket.executor.operationDidFinish(seconds)
         core.engine.release()
     }
 }

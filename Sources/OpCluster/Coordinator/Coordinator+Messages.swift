@@ -1,7 +1,7 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// What workers say.
+/// Messages of workers.
 extension Coordinator: Exchange.Handler {
     func handle(_ message: Message, on subject: String, replyTo reply: String) {
         switch message {
@@ -29,7 +29,7 @@ extension Coordinator: Exchange.Handler {
     }
 
     func connectionHasChanged(_ change: ConnectionChange) {
-        // What the server refuses it refuses again and again.
+        // A refusal by the server is permanent: the member reports it once.
         if case .fault(let text) = change { return notice(text) }
         if case .denied(let denial) = change {
             if let text = state.withLock({ $0.start })?.deny(denial) { notice(text) }
@@ -47,14 +47,14 @@ extension Coordinator: Exchange.Handler {
         }
         let now = now
         let (isBack, changed) = state.withLock { state -> (Bool, Int?) in
-            let isBack = state.hear(worker, at: now)
+            let isBack = state.recordContact(from: worker, at: now)
             return (isBack, state.countSlots())
         }
         if isBack { recount(worker.id) }
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
     }
 
-    /// A worker that was lost is back: it may run what others run by now.
+    /// Has a worker that was lost report its tasks: others may run them by now.
     func recount(_ worker: String) {
         exchange.request(.recount(run: run), to: Subject.worker(worker), every: 2, tries: 15) { _ in }
     }
@@ -67,28 +67,28 @@ extension Coordinator: Exchange.Handler {
         case outcome(UInt64, FoundOutcome)
         case release(UInt64, FoundOutcome)
         case again(UInt64, Task, attempt: UInt64, declineCount: Int)
-        case end(UInt64, attempt: UInt64, Outcome)
+        case finish(UInt64, attempt: UInt64, Outcome)
     }
 
     private func handle(_ report: Report) {
         let now = now, reply = Subject.session(report.session, ofWorker: report.worker)
         let (steps, confirmation, dropped, isBack) = state.withLock { state -> ([Step], Confirmation, [UInt64], Bool) in
             guard !state.isClosed else { return ([], .none, [], false) }
-            let isBack = state.hear(report, at: now)
-            guard let dropped = state.enter(report.session, of: report.worker) else { return ([], .none, [], isBack) }
+            let isBack = state.recordContact(from: report, at: now)
+            guard let dropped = state.startSession(report.session, of: report.worker) else { return ([], .none, [], isBack) }
             let last = state.peers[report.worker]?.lastReport ?? 0
-            // One that was confirmed already is confirmed again. One after a gap comes again, with those that are missing.
+            // A report that was confirmed is confirmed again. After a gap, the report is dropped: the worker sends it again, with the missing ones.
             guard report.sequence <= last + 1 else { return ([], .none, dropped, isBack) }
             var steps: [Step] = []
             if report.sequence == last + 1 {
                 state.peers[report.worker]?.lastReport = report.sequence
-                steps = report.entries.compactMap { state.note($0, from: report.worker, at: now) }
+                steps = report.entries.compactMap { state.apply($0, from: report.worker, at: now) }
             }
             return (steps, state.confirmation(of: report, isNew: report.sequence > last), dropped, isBack)
         }
-        lose(dropped, with: report.worker)
+        redeliver(dropped, lostBy: report.worker)
         if isBack { recount(report.worker) }
-        // The worker forgets what is confirmed, so it is confirmed only once it is noted.
+        // The worker forgets a confirmed report, so the coordinator applies it first.
         switch confirmation {
         case .none: break
         case .now(let refused): exchange.publish(.confirm(report.sequence, refused: refused), to: reply)
@@ -103,9 +103,9 @@ extension Coordinator: Exchange.Handler {
     /// When to confirm a report.
     fileprivate enum Confirmation {
         case now(refused: [TaskAttempt])
-        /// Nobody waits for it, so a later one may do for both.
+        /// The worker does not wait for it, so the confirmation of a later report can confirm both.
         case later
-        /// Not at all, or with another one.
+        /// Not at all, or with another report.
         case none
     }
 
@@ -130,14 +130,14 @@ extension Coordinator: Exchange.Handler {
         case .outcome(let number, let found): fetch(found, of: number)
         case .release(let number, let found): release(number, found)
         case .again(let number, let task, let attempt, let declineCount):
-            // Not in circles as fast as the network allows.
+            // A pause, because every worker may decline the task.
             if declineCount <= 3 { return publish(number, task, attempt: attempt) }
             exchange.fabric.after(min(0.1 * Double(declineCount), 2)) { [weak self] in self?.publish(number, task, attempt: attempt) }
-        case .end(let number, let attempt, let outcome): end(number, outcome, by: worker, attempt: attempt)
+        case .finish(let number, let attempt, let outcome): finish(number, outcome, by: worker, attempt: attempt)
         }
     }
 
-    /// Gets the blobs of an outcome, and ends the task.
+    /// Gets the blobs of an outcome, and finishes the task.
     private func fetch(_ found: FoundOutcome, of number: UInt64) {
         let description = state.withLock { ($0.peers[found.worker] ?? $0.formerPeers[found.worker])?.description }
         exchange.fetch(found.payload.blobs, from: Subject.worker(found.worker)) { [self] blobs in
@@ -145,7 +145,7 @@ extension Coordinator: Exchange.Handler {
                 var complete = found.payload
                 complete.contents = blobs
                 let outcome = Outcome.ended(complete, worker: description, began: found.began, ended: found.ended)
-                return end(number, outcome, by: found.worker, attempt: found.attempt)
+                return finish(number, outcome, by: found.worker, attempt: found.attempt)
             }
             let (next, isStopped, isHeld) = state.withLock { state -> (FoundOutcome?, Bool, Bool) in
                 state.entries[number]?.outcomes.removeFirst()
@@ -155,16 +155,16 @@ extension Coordinator: Exchange.Handler {
             }
             release(number, found)
             if let next { return fetch(next, of: number) }
-            if isHeld { lose([number], with: found.worker) } else if isStopped { end(number, .stopped) }
+            if isHeld { redeliver([number], lostBy: found.worker) } else if isStopped { finish(number, .stopped) }
         }
     }
 
     private func grant(_ number: UInt64, attempt: UInt64, to worker: String, session: UInt64, nonce: UInt64) -> Bool {
         let (isGranted, dropped) = state.withLock { state -> (Bool, [UInt64]) in
-            // A worker that was not heard yet must be watched from now on, so it says hello first.
-            guard state.peers[worker] != nil, let dropped = state.enter(session, of: worker) else { return (false, []) }
+            // A worker that the coordinator does not know is not watched: it must say hello first.
+            guard state.peers[worker] != nil, let dropped = state.startSession(session, of: worker) else { return (false, []) }
             guard let entry = state.entries[number], entry.attempt == attempt, !dropped.contains(number) else { return (false, dropped) }
-            // An answer that was lost is given again, to the same body only.
+            // If the answer was lost, the same body gets it again.
             if let claim = entry.claim { return (claim == nonce && entry.holder == worker, dropped) }
             guard entry.stop == nil, entry.holder == nil || entry.holder == worker else { return (false, dropped) }
             state.entries[number]?.claim = nonce
@@ -172,7 +172,7 @@ extension Coordinator: Exchange.Handler {
             state.peers[worker]?.tasks.insert(number)
             return (true, dropped)
         }
-        lose(dropped, with: worker)
+        redeliver(dropped, lostBy: worker)
         return isGranted
     }
 }
@@ -181,8 +181,8 @@ extension Coordinator.State {
     /// How often workers may give a task back.
     private static var mostDeclines: Int { 50 }
 
-    /// Notes an entry of a report. Returns what to do about it, without the lock.
-    fileprivate mutating func note(_ entry: (number: UInt64, attempt: UInt64, entry: Report.Entry), from worker: String, at now: Double)
+    /// Applies an entry of a report. Returns the step that follows, which is taken without the lock.
+    fileprivate mutating func apply(_ entry: (number: UInt64, attempt: UInt64, entry: Report.Entry), from worker: String, at now: Double)
         -> Coordinator.Step?
     {
         let (number, attempt) = (entry.number, entry.attempt)
@@ -200,9 +200,9 @@ extension Coordinator.State {
             if let sequence = known.sequence, attempt == known.attempt {
                 lastTaken[known.task.priority] = max(sequence, lastTaken[known.task.priority] ?? 0)
             }
-            // The attempt was given up, or the stream has given the task to somebody else as well. The first one counts.
+            // The attempt was abandoned, or the stream has given the task to another worker as well. The first holder keeps it.
             guard attempt == known.attempt, known.holder == nil || known.holder == worker else {
-                // Whoever drops a message ends it in the stream.
+                // A worker that drops a job removes it from the stream.
                 if attempt == known.attempt { entries[number]?.isInStream = false }
                 return nil
             }
@@ -212,14 +212,14 @@ extension Coordinator.State {
             return known.holder == nil || known.claim != nil && known.acknowledgement == nil
                 ? .taken(known.listener, peers[worker]?.description) : nil
         case .output(let stream, let bytes):
-            // Not twice, from two workers. One that was lost may be back before another gets the task.
+            // Output of one worker only. A worker that was lost may return before another gets the task.
             guard let last = known.lastHolder, last == (worker, attempt) else { return nil }
             return .output(known.listener, stream, bytes, peers[worker]?.description)
         case .outcome(let payload, let began, let ended):
             let found = found(attempt, payload, worker, began, ended, since: known.submitted, now)
             if known.task.isAtMostOnce && known.holder != worker { return .release(number, found) }
             if payload.blobs.isEmpty {
-                return .end(
+                return .finish(
                     number, attempt: attempt,
                     .ended(payload, worker: peers[worker]?.description, began: found.began, ended: found.ended))
             }
@@ -228,13 +228,13 @@ extension Coordinator.State {
         case .declined(let isBusy):
             guard known.holder == worker, attempt == known.attempt else { return nil }
             peers[worker]?.tasks.remove(number)
-            entries[number]?.giveUpAttempt()
+            entries[number]?.startNextAttempt()
             let declineCount = known.declineCount + (isBusy ? 0 : 1)
             entries[number]?.declineCount = declineCount
-            if known.stop != nil { return .end(number, attempt: attempt, .stopped) }
+            if known.stop != nil { return .finish(number, attempt: attempt, .stopped) }
             if declineCount > Self.mostDeclines {
                 let text = "the workers give the operation back, since they cannot get its values or do not begin with it"
-                return .end(number, attempt: attempt, .refused(text))
+                return .finish(number, attempt: attempt, .refused(text))
             }
             return .again(number, known.task, attempt: attempt + 1, declineCount: declineCount)
         }
@@ -244,7 +244,7 @@ extension Coordinator.State {
     fileprivate mutating func confirmation(of report: Report, isNew: Bool) -> Coordinator.Confirmation {
         guard let peer = peers[report.worker] else { return .none }
         let isAwaited = report.entries.contains { if case .taken = $0.entry { true } else { false } }
-        // A worker that has several reports on their way sends no more.
+        // A worker with several unconfirmed reports sends no more.
         if !isNew || isAwaited || report.sequence > peer.lastConfirmed + 1 {
             peers[report.worker]?.lastConfirmed = max(peer.lastConfirmed, report.sequence)
             return .now(refused: refused(in: report))
@@ -253,7 +253,7 @@ extension Coordinator.State {
         return peer.willConfirm ? .none : .later
     }
 
-    /// What the worker says to have taken and must not begin with.
+    /// The tasks that the worker has reported as taken and must not begin with.
     private func refused(in report: Report) -> [TaskAttempt] {
         report.entries.compactMap { entry in
             guard case .taken = entry.entry else { return nil }
@@ -262,7 +262,7 @@ extension Coordinator.State {
         }
     }
 
-    /// Where the worker's clock is on ours is an estimate. Nothing may seem to happen before its cause, or to take less time than it did.
+    /// The offset of the worker's clock is an estimate. The times are clamped, so that none is before its cause, and keep their duration.
     private func found(
         _ attempt: UInt64, _ payload: Payload, _ worker: String, _ began: Double, _ ended: Double, since submitted: Double, _ now: Double
     ) -> Coordinator.FoundOutcome {
@@ -273,9 +273,8 @@ extension Coordinator.State {
         return Coordinator.FoundOutcome(attempt: attempt, payload: payload, worker: worker, began: begin, ended: min(begin + duration, now))
     }
 
-    /// Notes that a worker is in a session of this run. Returns the tasks that it had in the former one, which it has dropped; nil if it is in
-    /// a later session already.
-    mutating func enter(_ session: UInt64, of worker: String) -> [UInt64]? {
+    /// Records the session of a worker. Returns the tasks of its former session, which it has dropped; nil if the worker is in a later session.
+    mutating func startSession(_ session: UInt64, of worker: String) -> [UInt64]? {
         guard let peer = peers[worker], session >= peer.session else { return nil }
         if session == peer.session { return [] }
         peers[worker]?.session = session
@@ -286,21 +285,21 @@ extension Coordinator.State {
         return peer.tasks.sorted()
     }
 
-    /// Notes what a worker says about itself. Returns whether it had been lost.
-    fileprivate mutating func hear(_ worker: WorkerDescription, at now: Double) -> Bool {
-        let isBack = hear(worker.id, now - worker.sentAt, at: now, worker)
+    /// Records the description that a worker sends. Returns whether the worker had been lost.
+    fileprivate mutating func recordContact(from worker: WorkerDescription, at now: Double) -> Bool {
+        let isBack = recordContact(worker.id, now - worker.sentAt, at: now, worker)
         peers[worker.id]?.description = worker
         return isBack
     }
 
-    fileprivate mutating func hear(_ report: Report, at now: Double) -> Bool {
+    fileprivate mutating func recordContact(from report: Report, at now: Double) -> Bool {
         let unknown = WorkerDescription(
             id: report.worker, name: report.worker, host: "", process: 0, version: "", slots: 0, taskCount: 0, endedCount: 0, load: 0,
             sentAt: report.sentAt)
-        return hear(report.worker, now - report.sentAt, at: now, unknown)
+        return recordContact(report.worker, now - report.sentAt, at: now, unknown)
     }
 
-    private mutating func hear(_ worker: String, _ offset: Double, at now: Double, _ description: WorkerDescription) -> Bool {
+    private mutating func recordContact(_ worker: String, _ offset: Double, at now: Double, _ description: WorkerDescription) -> Bool {
         var isBack = false
         if peers[worker] == nil {
             let former = formerPeers.removeValue(forKey: worker)
@@ -309,7 +308,7 @@ extension Coordinator.State {
         }
         peers[worker]?.lastHeard = now
         peers[worker]?.silentSince = nil
-        // The message that was fastest says most about the clocks.
+        // The fastest message has the best estimate of the offset.
         if let least = peers[worker]?.clockOffset, offset < least { peers[worker]?.clockOffset = offset }
         return isBack
     }
@@ -324,8 +323,8 @@ extension Coordinator.State {
 }
 
 extension Coordinator.Entry {
-    /// Nobody has the task now, and the next attempt has not been published.
-    mutating func giveUpAttempt() {
+    /// Removes the holder. The caller publishes the next attempt.
+    mutating func startNextAttempt() {
         attempt += 1
         (holder, acknowledgement, claim, sequence, isInStream, passedOver) = (nil, nil, nil, nil, false, nil)
     }

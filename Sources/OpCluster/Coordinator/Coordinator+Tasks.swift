@@ -1,7 +1,7 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// Publishing tasks, and ending them.
+/// Publishing tasks, and finishing them.
 extension Coordinator {
     /// Publishes a task.
     ///
@@ -22,7 +22,7 @@ extension Coordinator {
             return 0
         }
         guard task.payload.mostBytes + Self.mostBytesBesidePayload <= exchange.fabric.maxPayload else {
-            end(number, .refused("the operation's message is larger than the server takes (max_payload)"))
+            finish(number, .refused("the operation's message is larger than the server takes (max_payload)"))
             return number
         }
         willPublish(number)
@@ -30,32 +30,32 @@ extension Coordinator {
         return number
     }
 
-    /// What a message has beside the contents of a task.
+    /// The most bytes that a message has beside the contents of a task.
     private static var mostBytesBesidePayload: Int { 4096 }
 
-    /// Stops a task. One that no worker has ends at once; another one when its worker says so. Repeating this does no harm.
+    /// Stops a task. A task without a holder ends at once; another one when its worker reports the outcome. Repeating this does no harm.
     public func stop(_ number: UInt64, _ request: StopRequest) {
         let (holder, isOver, attempt) = state.withLock { state -> (String?, Bool, UInt64) in
             guard let entry = state.entries[number] else { return (nil, false, 0) }
             if entry.stop == nil || request != .cancel { state.entries[number]?.stop = request }
             return (entry.holder, entry.holder == nil && entry.outcomes.isEmpty, entry.attempt)
         }
-        if let holder { tell(holder, toStop: number, attempt: attempt, request) }
-        if isOver { end(number, .stopped) }
+        if let holder { sendStop(request, of: number, attempt: attempt, to: holder) }
+        if isOver { finish(number, .stopped) }
     }
 
     /// Lets workers get a blob as long as the caller keeps it.
     public func offer(_ blob: Blob) { exchange.offer(blob) }
 
-    /// Ends a task whose worker does not say that it has stopped.
-    public func abandon(_ number: UInt64) { end(number, .stopped) }
+    /// Finishes a task whose worker does not report that it has stopped.
+    public func abandon(_ number: UInt64) { finish(number, .stopped) }
 
-    /// Forgets a task and tells what has become of it. Nobody needs to do it any more.
+    /// Removes a task and delivers its outcome. A worker that still has the task is told to drop it.
     ///
     /// - Parameters:
     ///   - worker: the worker that has ended the task.
     ///   - attempt: its attempt.
-    func end(_ number: UInt64, _ outcome: Outcome, by worker: String? = nil, attempt: UInt64 = 0) {
+    func finish(_ number: UInt64, _ outcome: Outcome, by worker: String? = nil, attempt: UInt64 = 0) {
         let entry = state.withLock { state -> Entry? in
             guard let entry = state.entries.removeValue(forKey: number) else { return nil }
             if let holder = entry.holder { state.peers[holder]?.tasks.remove(number) }
@@ -63,7 +63,7 @@ extension Coordinator {
         }
         guard let entry else { return }
         if let holder = entry.holder {
-            if holder != worker || entry.attempt != attempt { tell(holder, toStop: number, attempt: entry.attempt, .drop) }
+            if holder != worker || entry.attempt != attempt { sendStop(.drop, of: number, attempt: entry.attempt, to: holder) }
         } else if let sequence = entry.sequence {
             JetStream.delete(exchange, sequence)
         }
@@ -74,26 +74,26 @@ extension Coordinator {
     /// Seconds after which a worker that does not answer is told again to stop a task.
     private static let stopInterval = 0.5
 
-    /// Tells a worker to stop a task, until it says that it has heard that or is gone.
-    func tell(_ worker: String, toStop number: UInt64, attempt: UInt64, _ request: StopRequest) {
+    /// Sends a stop to a worker until the worker answers or is lost.
+    func sendStop(_ request: StopRequest, of number: UInt64, attempt: UInt64, to worker: String) {
         let stop = Message.stop(run: run, number: number, attempt: attempt, request)
         exchange.request(stop, to: Subject.worker(worker), every: Self.stopInterval, tries: 20) { [self] reply in
             if case .message = reply { return }
             guard state.withLock({ !$0.isClosed && $0.peers[worker] != nil }) else { return }
-            exchange.fabric.after(Self.stopInterval) { [weak self] in self?.tell(worker, toStop: number, attempt: attempt, request) }
+            exchange.fabric.after(Self.stopInterval) { [weak self] in self?.sendStop(request, of: number, attempt: attempt, to: worker) }
         }
     }
 
-    /// Seconds after which a worker that does not answer is told again that blobs are not needed.
+    /// Seconds after which a release is sent again to a worker that does not answer.
     private static let releaseInterval = 2.0
 
-    /// Tells a worker that nobody needs the blobs of an outcome.
+    /// Has a worker release the blobs of an outcome.
     func release(_ number: UInt64, _ found: FoundOutcome) {
         if found.payload.blobs.isEmpty { return }
         let release = Message.release(run: run, number: number, attempt: found.attempt)
         exchange.request(release, to: Subject.worker(found.worker), every: 1, tries: 20) { [self] reply in
             if case .message = reply { return }
-            // A worker that is lost may be back, in the same session.
+            // A lost worker may return in the same session.
             let mayHaveThem = state.withLock { state in
                 !state.isClosed && (state.peers[found.worker] != nil || state.formerPeers[found.worker] != nil)
             }
@@ -143,8 +143,8 @@ extension Coordinator {
         if !isNeeded, let sequence { JetStream.delete(exchange, sequence) }
     }
 
-    /// Seconds for which a task is published again that the server refuses, because it has no room perhaps; and one that it does not answer,
-    /// because it is being started perhaps.
+    /// Seconds for which a task is published again that the server refuses, because it has no room perhaps; and one without an answer, because
+    /// the server is starting perhaps.
     private static let patience = 10.0, patienceWithoutStream = 60.0
     /// Seconds after which refused tasks are published again.
     private static let refusalInterval = 1.0
@@ -161,13 +161,13 @@ extension Coordinator {
             state.refused.insert(number)
             return (false, state.refused.count == 1)
         }
-        if isOver { return end(number, .refused("the cluster's server does not take the operation: \(refusal)")) }
+        if isOver { return finish(number, .refused("the cluster's server does not take the operation: \(refusal)")) }
         guard isFirst else { return }
         notice("the cluster's server does not take operations now: \(refusal); trying again")
         exchange.fabric.after(Self.refusalInterval) { [weak self] in self?.publishRefused() }
     }
 
-    /// The server may have lost the stream with its disk.
+    /// Makes the stream again, since the server may have lost it with its disk.
     private func publishRefused() {
         JetStream.setUp(exchange) { [self] _ in
             let tasks = state.withLock { state in
@@ -180,14 +180,14 @@ extension Coordinator {
         }
     }
 
-    /// Looks whether the stream gives away the tasks that nobody has taken.
-    func lookAtStream() {
-        state.withLock { $0.noteIdleWorkers(at: now) }
+    /// Checks that the stream delivers the tasks without a holder.
+    func checkStream() {
+        state.withLock { $0.recordIdleWorkers(at: now) }
         publishPassedOver()
         countWaiting()
     }
 
-    /// Publishes those again that the stream has passed over. A server that was killed may believe that a worker has a message that none has got.
+    /// Publishes the tasks again that the stream has passed over. A server that was killed may believe that it has delivered a job that no worker got.
     private func publishPassedOver() {
         let now = now
         let late = state.withLock { state -> [(number: UInt64, entry: Entry)] in
@@ -195,16 +195,16 @@ extension Coordinator {
             state.nextLook = now + Self.lookInterval
             let numbers = state.entries.keys.filter { state.isPassedOver($0, at: now) }.sorted()
             return numbers.compactMap { number in
-                state.entries[number]?.giveUpAttempt()
+                state.entries[number]?.startNextAttempt()
                 return state.entries[number].map { (number, $0) }
             }
         }
-        // The old message goes with the run: after a loss of its files, the server may have another one under this number.
+        // The old job stays until the run ends: after a loss of its files, the server may have another job under this number.
         for (number, entry) in late { publish(number, entry.task, attempt: entry.attempt) }
     }
 
-    /// Looks whether the stream still has the tasks that nobody has taken, unless there is progress. They go with the server's disk, if a
-    /// person removes them, or if the workers have heard nothing of this coordinator for long. If workers have free slots, it has them in vain.
+    /// Checks, without progress, whether the stream still has the tasks without a holder. It loses them with the server's disk, if a person removes
+    /// them, or if workers have ended them because they received no beat for long. If workers have free slots, the stream has them in vain.
     private func countWaiting() {
         let now = now
         let (isDue, isInVain) = state.withLock { state in
@@ -218,7 +218,7 @@ extension Coordinator {
         }
         if isInVain { return publishWaiting() }
         guard isDue else { return }
-        // What is stored after the question was asked is not counted.
+        // Jobs that are stored after the question are not counted.
         let asked = state.withLock { state in state.entries.filter { $0.value.isInStream }.mapValues(\.attempt) }
         JetStream.count(exchange, run: run) { [self] count in
             guard let count else { return }
@@ -227,7 +227,7 @@ extension Coordinator {
         }
     }
 
-    /// Publishes all tasks again that nobody has taken.
+    /// Publishes all tasks without a holder again.
     private func publishWaiting() {
         JetStream.setUp(exchange) { [self] _ in
             JetStream.purge(exchange, run: run) { [self] in
@@ -250,7 +250,7 @@ extension Coordinator {
 }
 
 extension Coordinator.State {
-    /// Looks whether the stream will not give away the message of a task any more.
+    /// Whether the stream will never deliver the job of a task.
     fileprivate mutating func isPassedOver(_ number: UInt64, at now: Double) -> Bool {
         guard let entry = entries[number], entry.isInStream, entry.holder == nil, let sequence = entry.sequence,
             let last = lastTaken[entry.task.priority], sequence < last
@@ -268,8 +268,8 @@ extension Coordinator.State {
         return known.last.map { last > $0 } ?? false
     }
 
-    /// Notes whether there is a worker with nothing to do. While the connection was away, nobody could say so.
-    fileprivate mutating func noteIdleWorkers(at now: Double) {
+    /// Records since when a worker has been idle. Without a connection, no worker could report that.
+    fileprivate mutating func recordIdleWorkers(at now: Double) {
         let isIdle = peers.values.contains {
             $0.description.taskCount < $0.description.slots && now - $0.lastHeard < Coordinator.longestHelloAge
         }

@@ -1,9 +1,9 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// Noticing that workers are gone.
+/// Noticing that workers are lost.
 extension Coordinator {
-    /// Says again and again that this coordinator is there.
+    /// Sends a beat, again and again.
     func beat() {
         let count = state.withLock { state -> UInt64? in
             if state.isClosed { return nil }
@@ -15,14 +15,14 @@ extension Coordinator {
         exchange.fabric.after(Self.beatInterval) { [weak self] in self?.beat() }
     }
 
-    /// Seconds after which a worker that says hello every second is late, and seconds between two questions whether it is there, then and
-    /// before. One that has tasks is also asked because it may have dropped them.
+    /// Seconds after which a worker that says hello every second is late, and seconds between two pings, then and before. A worker with tasks gets
+    /// pings also because it may have dropped them.
     private static let lateHello = 1.2, shortAskInterval = 0.5, askInterval = 3.0
 
-    /// Looks after the workers, again and again.
+    /// Checks the workers and the stream, again and again.
     func watch() {
         let now = now, isConnected = exchange.fabric.isConnected
-        // While a handler is stuck, in a write to a full pipe for example, nobody is heard either.
+        // While a handler is stuck, in a write to a full pipe for example, no message is received either.
         let isStuck = !deliveries.hasMoved
         let (asked, gone, changed) = state.withLock { state -> ([String], [String], Int?) in
             if state.isClosed { return ([], [], nil) }
@@ -33,7 +33,7 @@ extension Coordinator {
             var asked: [String] = [], gone: [String] = []
             // In their order, so that a simulation can be repeated.
             for (id, peer) in state.peers.sorted(by: { $0.key < $1.key }) {
-                // While the connection was away, nobody could be heard.
+                // Without a connection, no worker could be heard.
                 let lastHeard = max(peer.lastHeard, state.connectedSince)
                 let silentSince = peer.silentSince.map { max($0, state.connectedSince + Self.absenceAfterReconnection - Self.absence) }
                 if now - lastHeard > Self.silence || silentSince.map({ now - $0 > Self.absence }) ?? false {
@@ -47,15 +47,15 @@ extension Coordinator {
             }
             return (asked, gone, state.countSlots())
         }
-        for id in asked { ask(id) }
-        for id in gone { forget(id) }
+        for id in asked { ping(id) }
+        for id in gone { markWorkerLost(id) }
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
-        if isConnected { lookAtStream() }
+        if isConnected { checkStream() }
         if state.withLock({ !$0.isClosed }) { exchange.fabric.after(Self.watchInterval) { [weak self] in self?.watch() } }
     }
 
-    /// Asks a worker whether it is there. The server answers at once if its connection is closed.
-    private func ask(_ id: String) {
+    /// Sends a ping. The server answers at once if the worker's connection is closed.
+    private func ping(_ id: String) {
         exchange.request(.ping(run: run), to: Subject.worker(id), every: Self.silence, tries: 1) { [self] reply in
             let now = now
             let dropped = state.withLock { state -> [UInt64] in
@@ -63,19 +63,19 @@ extension Coordinator {
                 case .message(.pong(let session)):
                     state.peers[id]?.lastHeard = now
                     state.peers[id]?.silentSince = nil
-                    return state.enter(session, of: id) ?? []
+                    return state.startSession(session, of: id) ?? []
                 case .noResponders:
                     if state.peers[id]?.silentSince == nil { state.peers[id]?.silentSince = now }
                 case .message, .unsealed, .timeout: break
                 }
                 return []
             }
-            lose(dropped, with: id)
+            redeliver(dropped, lostBy: id)
         }
     }
 
-    /// Takes its tasks from a worker that is gone.
-    private func forget(_ id: String) {
+    /// Takes its tasks from a lost worker.
+    private func markWorkerLost(_ id: String) {
         let (tasks, changed) = state.withLock { state -> (Set<UInt64>, Int?) in
             guard var peer = state.peers.removeValue(forKey: id) else { return ([], nil) }
             let tasks = peer.tasks
@@ -85,39 +85,39 @@ extension Coordinator {
             return (tasks, state.countSlots())
         }
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
-        lose(tasks.sorted(), with: id)
+        redeliver(tasks.sorted(), lostBy: id)
     }
 
-    /// Publishes tasks again whose worker was lost, or ends them.
-    func lose(_ numbers: [UInt64], with worker: String) {
+    /// Publishes the tasks of a lost worker as their next attempt, or finishes them.
+    func redeliver(_ numbers: [UInt64], lostBy worker: String) {
         enum Step {
             case again(Task, attempt: UInt64, acknowledgement: String?)
-            case end(Outcome)
+            case finish(Outcome)
         }
         for number in numbers {
             let step = state.withLock { state -> Step? in
-                // A worker whose outcome is on its way here has ended the task. Whether it comes is seen at its blobs.
+                // If the worker's outcome is here, the task depends on whether its blobs arrive.
                 guard var entry = state.entries[number], entry.holder == worker,
                     !entry.outcomes.contains(where: { $0.worker == worker && $0.attempt == entry.attempt })
                 else { return nil }
                 let description = (state.peers[worker] ?? state.formerPeers[worker])?.description
                 entry.lostWorkers.append(description?.label ?? worker)
                 let former = entry
-                entry.giveUpAttempt()
+                entry.startNextAttempt()
                 state.entries[number] = entry
                 state.peers[worker]?.tasks.remove(number)
-                if entry.stop != nil { return .end(.stopped) }
+                if entry.stop != nil { return .finish(.stopped) }
                 if former.claim != nil || entry.lostWorkers.count >= entry.task.maximumDeliveries {
-                    return .end(.lost(workers: entry.lostWorkers))
+                    return .finish(.lost(workers: entry.lostWorkers))
                 }
                 return .again(entry.task, attempt: entry.attempt, acknowledgement: former.acknowledgement)
             }
             switch step {
             case .again(let task, let attempt, let acknowledgement):
-                // Otherwise the stream would give the old message to somebody as well.
+                // Otherwise the stream would deliver the old job as well.
                 if let acknowledgement { JetStream.acknowledge(exchange, acknowledgement, JetStream.terminated) }
                 publish(number, task, attempt: attempt)
-            case .end(let outcome): end(number, outcome)
+            case .finish(let outcome): finish(number, outcome)
             case nil: break
             }
         }

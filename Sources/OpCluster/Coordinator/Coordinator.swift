@@ -1,12 +1,12 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// The end of a cluster that has the work: it publishes tasks, and takes their outcomes. It decides alone what has happened to a task; what
-/// workers and the server do twice, or not at all, changes nothing of that.
+/// The member of a cluster that has the work: it publishes tasks, and receives their outcomes. It alone decides what has happened to a task, so
+/// messages that arrive twice or never change nothing of that.
 ///
 /// - Concurrency: safe from every thread. Handlers are called on any thread, one at a time, with no lock held.
 public final class Coordinator: Sendable {
-    /// What to publish.
+    /// A task to publish.
     public struct Task: Sendable {
         /// 0 is the lowest priority, and 4 the highest.
         public var priority: UInt8 = 2
@@ -23,7 +23,7 @@ public final class Coordinator: Sendable {
         public init(_ payload: Payload) { self.payload = payload }
     }
 
-    /// What has become of a task.
+    /// The outcome of a task.
     public enum Outcome: Sendable {
         /// A worker has run it. The times are seconds of this member's clock, after the task was submitted and not after now.
         case ended(Payload, worker: WorkerDescription?, began: Double, ended: Double)
@@ -48,7 +48,7 @@ public final class Coordinator: Sendable {
         public init(ended: @escaping @Sendable (Outcome) -> Void) { self.ended = ended }
     }
 
-    /// What concerns no task.
+    /// Handlers of events that concern no task.
     public struct Events: Sendable {
         /// Something that a person should know: the connection was lost, a worker has another key or version.
         public var notice: @Sendable (String) -> Void = { _ in }
@@ -61,7 +61,7 @@ public final class Coordinator: Sendable {
         public init() {}
     }
 
-    /// Calls handlers, in the coordinator's deliveries only. What has happened to a task may be known when it has ended already.
+    /// Calls handlers, in the coordinator's deliveries only. Events for a task can arrive after its outcome. The listener drops them.
     final class Listener: Sendable {
         private let handlers: Handlers
         private let hasEnded = Atomic<Bool>(false)
@@ -94,9 +94,9 @@ public final class Coordinator: Sendable {
         /// Since when the server refuses the task.
         var refusedSince: Double?
         var passedOver: PassedOver?
-        /// Who has the task now.
+        /// The worker that has the task now.
         var holder: String? { didSet { if let holder { lastHolder = (holder, attempt) } } }
-        /// Who has the task, or had it last, and its attempt then.
+        /// The worker that has the task, or had it last, and the attempt then.
         private(set) var lastHolder: (worker: String, attempt: UInt64)?
         /// Where the stream learns what becomes of the message that the holder has taken.
         var acknowledgement: String?
@@ -111,11 +111,11 @@ public final class Coordinator: Sendable {
         var outcomes: [FoundOutcome] = []
     }
 
-    /// A message of the stream that has not been given away although a later one of the priority has.
+    /// A job that the stream has not delivered although it has delivered a later one of the priority.
     struct PassedOver {
         let since: Double
-        /// The last message that was given away when everything had come again that was given to somebody who is gone. Such messages come first, so
-        /// if a still later one is given away, this one never will be.
+        /// The last job that the stream had delivered when it had delivered all jobs of lost workers again. Such jobs are first, so if the stream
+        /// delivers a still later one, it never delivers this one.
         var last: UInt64?
     }
 
@@ -139,7 +139,7 @@ public final class Coordinator: Sendable {
         var willConfirm = false
         /// The least difference that was seen between this clock and the worker's.
         var clockOffset: Double
-        /// Since when nobody has answered on the worker's subject.
+        /// Since when the worker's subject has no subscriber.
         var silentSince: Double?
         var tasks: Set<UInt64> = []
     }
@@ -158,7 +158,7 @@ public final class Coordinator: Sendable {
         var lastProgress: Double = 0
         var nextCount: Double = 0
         var countInterval = Coordinator.firstCountInterval
-        /// The last message of each priority that somebody has taken, and when to look next which were passed over.
+        /// The last job of each priority that a worker has taken, and when to check next for jobs that the stream has passed over.
         var lastTaken: [UInt8: UInt64] = [:], nextLook: Double = 0
         /// Since when there has always been a worker with nothing to do.
         var idleSince: Double?
@@ -166,7 +166,7 @@ public final class Coordinator: Sendable {
         var refused: Set<UInt64> = []
         var toldNotices: Set<String> = []
         var isClosed = false
-        /// How `start` goes.
+        /// The start, until it has succeeded or failed.
         var start: MemberStart?
     }
 
@@ -183,7 +183,7 @@ public final class Coordinator: Sendable {
     static let beatInterval = 5.0
     /// Seconds between two looks at the workers.
     static let watchInterval = 0.25
-    /// Seconds that nobody may listen on a worker's subject before it counts as gone. A worker that connects to another server needs some.
+    /// Seconds for which a worker's subject may have no subscriber before the worker counts as lost. A worker needs some to connect to another server.
     static let absence = 1.5
     /// The same after this member's own connection was lost: the server has probably lost all others with it.
     static let absenceAfterReconnection = 5.0
@@ -191,12 +191,11 @@ public final class Coordinator: Sendable {
     static let silence = JetStream.acknowledgeWait
     /// Seconds for which a lost worker is remembered.
     static let longestAbsence = 300.0
-    /// Seconds for which a hello, of which there is one each second, says what a worker has to do.
+    /// Seconds for which a hello is current. A worker sends one each second.
     static let longestHelloAge = 2.5
     /// Seconds without progress after which the stream is asked what it has, at first and at most.
     static let firstCountInterval = 10.0, longestCountInterval = 300.0
-    /// Seconds between two looks at the messages that the stream has passed over, and after which those have come again that were given to somebody
-    /// who is gone.
+    /// Seconds between two checks for jobs that the stream has passed over, and after which it has delivered the jobs of lost workers again.
     static let lookInterval = 5.0, longestPassingOver = JetStream.acknowledgeWait + 5
 
     /// Makes a coordinator that is not connected yet.
@@ -210,7 +209,7 @@ public final class Coordinator: Sendable {
     /// Seconds of this member's clock.
     public var now: Double { exchange.fabric.now }
 
-    /// Makes the stream, unless it is there, and looks for workers.
+    /// Makes the stream, unless it exists, and asks for workers.
     ///
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
     public func start(completion: @escaping @Sendable (ClusterError?) -> Void) {
@@ -233,8 +232,8 @@ public final class Coordinator: Sendable {
         }
     }
 
-    /// Ends: the workers stop what they do for this run, and its jobs go from the stream. Tasks that have not ended are stopped. Not to be
-    /// called by a handler: this waits for the handlers.
+    /// Closes: the workers stop the tasks of this run, and the stream drops its jobs. Unfinished tasks are stopped. Handlers must not call this,
+    /// because it waits for them.
     public func close() {
         let entries = state.withLock { state -> [UInt64: Entry]? in
             if state.isClosed { return nil }
@@ -282,7 +281,7 @@ final class Deliveries: Sendable {
         var isRunning = false
         /// How many were called.
         var count: UInt64 = 0
-        /// What `count` was when `hasMoved` was asked last.
+        /// The value of `count` at the last call of `hasMoved`.
         var lastCount: UInt64?
     }
 

@@ -1,8 +1,8 @@
 import CNats
 import Glibc
 
-/// Which bytes a blob consists of: their XXH3 digest of 128 bits and their number. Nobody without the key can send other bytes with the same
-/// digest, since each piece of a blob is sealed.
+/// Which bytes a blob consists of: their XXH3 digest of 128 bits and their number. A sender of other bytes with the
+/// same digest needs the key, since each piece of a blob is sealed.
 public struct BlobName: Hashable, Sendable {
     package static let digestCount = Int(CNATS_NAME_COUNT)
 
@@ -14,14 +14,14 @@ public struct BlobName: Hashable, Sendable {
     package init(digest: [UInt8], count: Int) { (self.digest, self.count) = (digest, count) }
 }
 
-/// Bytes that are too many for a message. They are asked for in pieces, and whoever has them already does not ask.
+/// Bytes that are too many for a message. A member asks for them in pieces, unless it has them.
 @safe
 public final class Blob: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the bytes do not change once the blob is made.
 
     /// The bytes.
     public let bytes: UnsafeRawBufferPointer
-    /// What the bytes are called.
+    /// The name of the bytes.
     public let name: BlobName
     private let release: () -> Void
     /// See `BlobMemory.room`; nil if there is none.
@@ -73,18 +73,18 @@ public final class Blob: @unchecked Sendable {
     }
 }
 
-/// The blobs that a member has: those that it offers, as long as somebody keeps them, and those that it has got, as long as there is room.
+/// The blobs of a member: offered ones, as long as another object keeps them, and received ones, as long as the cache has room.
 struct BlobShelf {
     private struct Weak { weak var blob: Blob? }
 
-    /// Several blobs may have the same bytes, and each is there as long as somebody keeps it.
+    /// Several blobs may have the same bytes. Each is offered as long as another object keeps it.
     private var offered: [BlobName: [Weak]] = [:]
     private var kept: [BlobName: (blob: Blob, lastUse: UInt64)] = [:]
     private var keptCount = 0
     private var useCount: UInt64 = 0
     let limit: Int
 
-    /// - Parameter limit: the number of bytes of the blobs that are kept although nobody else does.
+    /// - Parameter limit: the number of bytes of the blobs that only the cache keeps.
     init(limit: Int) { self.limit = limit }
 
     mutating func offer(_ blob: Blob) {
@@ -103,8 +103,8 @@ struct BlobShelf {
         return offered[name]?.lazy.compactMap(\.blob).first
     }
 
-    /// Keeps a blob, and no longer those that were not used for the longest time if there is no room for all.
-    mutating func keep(_ blob: Blob) {
+    /// Adds a blob to the cache. Without room for all, the cache drops those that were not used for the longest time.
+    mutating func cache(_ blob: Blob) {
         guard kept[blob.name] == nil, blob.name.count <= limit else { return offer(blob) }
         useCount += 1
         kept[blob.name] = (blob, useCount)

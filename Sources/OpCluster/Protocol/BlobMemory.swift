@@ -1,9 +1,9 @@
 import CNats
 import Glibc
 
-/// Memory for a blob that is on its way. A large one is in a file that has no name, so that the kernel can write it there when memory is scarce:
-/// what is made of a value of 1 GB needs that much memory again. Neither memory nor the disk is used before bytes are written: anybody may
-/// announce many.
+/// Memory for a blob that a member receives. A large one is in a file without a name, so that the kernel can write it there when memory is scarce:
+/// the value that is made of 1 GB needs that much memory again. No memory or disk is used before bytes are written, since any member may announce
+/// many.
 @safe
 final class BlobMemory: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because each byte is written once, and read after whoever writes the last one has ordered that.
@@ -12,14 +12,14 @@ final class BlobMemory: @unchecked Sendable {
     static let fewestFileBytes = 256 << 20
 
     let bytes: UnsafeMutableRawBufferPointer
-    /// One byte: 1, until somebody uses the `roomCount` bytes before `bytes` and the one after them. Nil in a file.
+    /// One byte: 1, until the `roomCount` bytes before `bytes` and the one after them are in use. Nil in a file.
     let room: UnsafeMutableRawPointer?
     /// As many bytes as Lua needs to keep a string there, and the byte `room` before them.
     private static let roomCount = 64
     /// The file; nil if `bytes` are not a file's.
     private let file: Int32?
 
-    /// - Returns: nil if there is not so much memory. Whoever announces too much gets no crash.
+    /// - Returns: nil without so much memory. An announcement of too many bytes must not crash the member.
     init?(count: Int) {
         if count >= Self.fewestFileBytes, let (descriptor, address) = unsafe Self.map(count) {
             unsafe bytes = UnsafeMutableRawBufferPointer(start: address, count: count)
@@ -70,7 +70,7 @@ final class BlobMemory: @unchecked Sendable {
         }
     }
 
-    /// Not by way of memory, each page of which the kernel would have to clear first.
+    /// With `pwrite`: writing to mapped memory would have the kernel clear each page first.
     private static func write(_ part: UnsafeRawBufferPointer, to file: Int32, at offset: Int) -> Bool {
         var done = 0
         while done < part.count {

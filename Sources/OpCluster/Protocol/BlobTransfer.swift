@@ -3,24 +3,24 @@ import Glibc
 import Synchronization
 
 extension Exchange {
-    /// Gets blobs from whoever listens on `subject`, unless they are here.
+    /// Gets blobs from the member that listens on `subject`, unless this member has them.
     ///
     /// - Parameter completion: called once, on any thread, with the blobs in the order of their names; nil if one of them cannot be had.
     func fetch(_ names: [BlobName], from subject: String, completion: @escaping @Sendable ([Blob]?) -> Void) {
         let found = names.map { blob($0) }
         guard let missing = found.firstIndex(where: { $0 == nil }) else { return completion(found.compactMap(\.self)) }
-        // One after the other: each keeps the connection busy by itself.
+        // One after the other: each transfer keeps the connection busy.
         let transfer = Transfer(name: names[missing], subject: subject)
-        let isFirst = wait(for: transfer) { [self] blob in
+        let isFirst = addWaiter(for: transfer) { [self] blob in
             guard let blob else { return completion(nil) }
             // Kept here as well, in case there is no room for all.
             fetch(names, from: subject) { [blob] blobs in withExtendedLifetime(blob) { completion(blobs) } }
         }
-        if isFirst { BlobTransfer(transfer.name, from: subject, over: self).begin() }
+        if isFirst { BlobTransfer(transfer.name, from: subject, over: self).start() }
     }
 }
 
-/// A blob on its way. Several pieces are asked for at once.
+/// The transfer of a blob. It requests several pieces at once.
 @safe
 private final class BlobTransfer: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because each piece writes to a part of the memory of its own, and the lock orders the last one.
@@ -28,7 +28,7 @@ private final class BlobTransfer: @unchecked Sendable {
     private static let pieceCount = 256 << 10
     private static let windowCount = 16
     private static let secondsPerTry = 2.0, tries = 8
-    /// Seconds after which to ask again if nobody listens, because the connection of whoever has the blob may just be made again.
+    /// Seconds after which to ask again if the subject has no subscriber: the member with the blob may be connecting again.
     private static let absence = 1.0
 
     private struct State {
@@ -49,32 +49,32 @@ private final class BlobTransfer: @unchecked Sendable {
         (self.name, self.subject, self.exchange) = (name, subject, exchange)
     }
 
-    func begin() {
-        if name.count == 0 { return end() }
-        for _ in 0..<Self.windowCount { askForNext() }
+    func start() {
+        if name.count == 0 { return finish() }
+        for _ in 0..<Self.windowCount { requestNextPiece() }
     }
 
-    private func askForNext() {
+    private func requestNextPiece() {
         let offset = state.withLock { state -> Int? in
             guard !state.hasFailed, state.nextOffset < name.count else { return nil }
             defer { state.nextOffset += Self.pieceCount }
             state.openCount += 1
             return state.nextOffset
         }
-        if let offset { ask(for: offset, triesLeft: Self.tries) }
+        if let offset { requestPiece(at: offset, triesLeft: Self.tries) }
     }
 
-    private func ask(for offset: Int, triesLeft: Int) {
+    private func requestPiece(at offset: Int, triesLeft: Int) {
         let count = min(Self.pieceCount, name.count - offset)
         exchange.request(.want(name, offset: offset, count: count), to: subject, every: Self.secondsPerTry, tries: triesLeft) {
             [self] reply in
             if case .noResponders = reply, triesLeft > 1 {
-                return exchange.after(Self.absence) { [self] in ask(for: offset, triesLeft: triesLeft - 1) }
+                return exchange.after(Self.absence) { [self] in requestPiece(at: offset, triesLeft: triesLeft - 1) }
             }
             var isThere = false
             if case .message(.piece(offset, let bytes)) = reply, bytes.count == count {
                 isThere = memory?.write(bytes, at: offset) ?? false
-                if !isThere { tellThatThereIsNoRoom() }
+                if !isThere { reportFullDisk() }
             }
             let isLast = state.withLock { state in
                 state.openCount -= 1
@@ -83,11 +83,11 @@ private final class BlobTransfer: @unchecked Sendable {
                 state.isOver = true
                 return true
             }
-            if isLast { end() } else { askForNext() }
+            if isLast { finish() } else { requestNextPiece() }
         }
     }
 
-    /// Where the pieces come; nil if there is not so much memory.
+    /// The memory for the pieces; nil without so much of it.
     private var memory: BlobMemory? {
         state.withLock { state in
             if state.memory == nil { state.memory = BlobMemory(count: name.count) }
@@ -95,7 +95,7 @@ private final class BlobTransfer: @unchecked Sendable {
         }
     }
 
-    private func tellThatThereIsNoRoom() {
+    private func reportFullDisk() {
         let megabytes = name.count / 1_000_000 + 1
         exchange.connectionHasChanged(
             .fault(
@@ -103,11 +103,11 @@ private final class BlobTransfer: @unchecked Sendable {
                     + "with more room"))
     }
 
-    private func end() {
+    private func finish() {
         let transfer = Exchange.Transfer(name: name, subject: subject)
-        guard !state.withLock(\.hasFailed), let memory else { return exchange.give(nil, for: transfer) }
+        guard !state.withLock(\.hasFailed), let memory else { return exchange.finish(transfer, with: nil) }
         let blob = Blob(memory)
-        // Whoever has sent it may be wrong about it.
-        exchange.give(blob.name == name ? blob : nil, for: transfer)
+        // The sender may have sent other bytes.
+        exchange.finish(transfer, with: blob.name == name ? blob : nil)
     }
 }

@@ -38,10 +38,10 @@ package struct ByteWriter {
     }
 }
 
-/// What a message contains that is not well-formed. The message is ignored.
+/// A message is not well-formed. The receiver ignores it.
 package struct MalformedMessage: Error {}
 
-/// Reads the parts of a message that anybody may have written.
+/// Reads the parts of a message. The message may be hostile.
 package struct ByteReader {
     private var rest: ArraySlice<UInt8>
 
@@ -87,7 +87,7 @@ package struct ByteReader {
         return rest.prefix(count)
     }
 
-    /// What is left.
+    /// The rest of the bytes.
     package mutating func remainder() throws(MalformedMessage) -> ArraySlice<UInt8> { try raw(rest.count) }
 
     package mutating func text() throws(MalformedMessage) -> String { String(decoding: try counted(), as: UTF8.self) }

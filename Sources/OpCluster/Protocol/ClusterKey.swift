@@ -1,8 +1,8 @@
 import CNats
 import Glibc
 
-/// The secret that the members of a cluster share. What is not sealed with it is ignored, so a server that somebody has broken into cannot
-/// make workers run anything.
+/// The secret that the members of a cluster share. Members ignore messages that are not sealed with it, so an intruder at the server cannot make
+/// workers run anything.
 public struct ClusterKey: Sendable {
     private static let fewestBytes = 16
     let bytes: [UInt8]
@@ -50,7 +50,7 @@ struct Seal: Sendable {
 
     /// sealed := magic is-sealed code message
     ///
-    /// The code is also of the subject, so that nobody can repeat a message on another one: an answer belongs to one request.
+    /// The code also depends on the subject, so a message cannot be repeated on another one: an answer belongs to one request.
     func seal(_ message: [UInt8], for subject: String) -> [UInt8] {
         var sealed = Self.magic
         sealed.reserveCapacity(sealed.count + 1 + Self.codeCount + message.count)
@@ -85,7 +85,7 @@ struct Seal: Sendable {
 
     /// Sixteen hexadecimal digits that depend on the key and on `text`, and tell nothing about the key.
     func fingerprint(of text: String) -> String {
-        // Without libcrypto no fabric is made, so what is returned does not matter.
+        // Without libcrypto no fabric is made, so the result does not matter.
         guard Self.canSeal else { return Subject.identifier(0) }
         let code = Self.code(of: [], on: text, with: key)
         return Subject.identifier(code.prefix(8).reduce(0) { $0 << 8 | UInt64($1) })
@@ -96,7 +96,7 @@ struct Seal: Sendable {
         return unsafe cnats_digest("", 0, &digest)
     }
 
-    /// What only those who know the key can compute.
+    /// A code that only members with the key can compute.
     static func code(of message: ArraySlice<UInt8>, on subject: String, with key: ClusterKey?) -> [UInt8] {
         var subject = subject
         let key = key ?? ClusterKey([])

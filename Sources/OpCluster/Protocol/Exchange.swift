@@ -1,9 +1,9 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// One member's messages: it seals and opens them, matches answers with requests, and gives away pieces of blobs.
+/// One member's messages. It seals and opens them, matches answers with requests, and sends pieces of blobs.
 final class Exchange: FabricReceiver, Sendable {
-    /// Gets what is no answer and no request for a blob.
+    /// Receives the messages that are no answers and no requests for blobs.
     protocol Handler: AnyObject, Sendable {
         func handle(_ message: Message, on subject: String, replyTo reply: String)
         /// A message of the stream or of the server.
@@ -31,12 +31,12 @@ final class Exchange: FabricReceiver, Sendable {
 
     private struct State {
         var requests: [UInt64: Request] = [:]
-        /// What is to be called later.
+        /// The functions to call later.
         var delayed: [UInt64: @Sendable () -> Void] = [:]
         var lastNumber: UInt64 = 0
         var shelf: BlobShelf
         var transfers: [Transfer: [@Sendable (Blob?) -> Void]] = [:]
-        var isLooking = false
+        var isResending = false
         var isClosed = false
     }
 
@@ -49,7 +49,7 @@ final class Exchange: FabricReceiver, Sendable {
     // Set once, before the fabric starts.
     private let handler = Guarded<(any Handler)?>(nil)
 
-    /// Seconds between two looks at the requests that wait.
+    /// Seconds between two checks for overdue requests.
     private static let period = 0.1
 
     /// - Parameter keptBytes: the number of bytes of blobs to keep.
@@ -82,7 +82,7 @@ final class Exchange: FabricReceiver, Sendable {
         for body in delayed.values { body() }
     }
 
-    /// Calls `body` once: after so many seconds, or when this is closed, so that whoever waits for what it does waits no longer.
+    /// Calls `body` once: after so many seconds, or when this is closed, so that no caller waits for ever.
     func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) {
         let number = state.withLock { state -> UInt64? in
             if state.isClosed { return nil }
@@ -126,16 +126,16 @@ final class Exchange: FabricReceiver, Sendable {
             let message = OutgoingMessage(subject: subject, reply: "\(inbox).\(state.lastNumber)", id: id, bytes: bytes)
             state.requests[state.lastNumber] = Request(
                 message: message, interval: interval, nextTry: fabric.now + interval, triesLeft: tries - 1, completion: completion)
-            defer { state.isLooking = true }
-            return (message, !state.isLooking)
+            defer { state.isResending = true }
+            return (message, !state.isResending)
         }
         guard let message else { return completion(.timeout) }
-        if isFirst { fabric.after(Self.period) { [weak self] in self?.look() } }
+        if isFirst { fabric.after(Self.period) { [weak self] in self?.resendRequests() } }
         fabric.publish(message)
     }
 
-    /// Looks at the requests that wait, again and again while there are some.
-    private func look() {
+    /// Sends overdue requests again, as long as requests wait.
+    private func resendRequests() {
         let now = fabric.now, isConnected = fabric.isConnected
         let (again, over) =
             state.withLock { state -> ([OutgoingMessage], [Request])? in
@@ -144,7 +144,7 @@ final class Exchange: FabricReceiver, Sendable {
                 // In their order, so that a simulation can be repeated.
                 for (number, request) in state.requests.filter({ $0.value.nextTry <= now }).sorted(by: { $0.key < $1.key }) {
                     if request.triesLeft > 0 || !isConnected {
-                        // What cannot be sent is not a try.
+                        // Without a connection, the request is not sent, and no try is used up.
                         if isConnected { state.requests[number]?.triesLeft -= 1 }
                         state.requests[number]?.nextTry = now + request.interval
                         again.append(request.message)
@@ -158,10 +158,10 @@ final class Exchange: FabricReceiver, Sendable {
         if isConnected { for message in again { fabric.publish(message) } }
         for request in over { request.completion(.timeout) }
         let isNeeded = state.withLock { state in
-            state.isLooking = !state.isClosed && !state.requests.isEmpty
-            return state.isLooking
+            state.isResending = !state.isClosed && !state.requests.isEmpty
+            return state.isResending
         }
-        if isNeeded { fabric.after(Self.period) { [weak self] in self?.look() } }
+        if isNeeded { fabric.after(Self.period) { [weak self] in self?.resendRequests() } }
     }
 
     // MARK: receiving
@@ -221,31 +221,31 @@ final class Exchange: FabricReceiver, Sendable {
 
     // MARK: blobs
 
-    /// A blob on its way, and from whom. Whoever has it may die, and others may have it as well.
+    /// The transfer of a blob from one member. That member may die, and others may have the blob as well.
     struct Transfer: Hashable {
         let name: BlobName
         let subject: String
     }
 
-    /// Lets others get a blob as long as somebody keeps it.
+    /// Lets other members get a blob as long as another object keeps it.
     func offer(_ blob: Blob) { state.withLock { $0.shelf.offer(blob) } }
 
     func blob(_ name: BlobName) -> Blob? { state.withLock { $0.shelf.find(name) } }
 
-    /// Notes who waits for a blob. Returns whether nobody else does, so that it has to be asked for.
-    func wait(for transfer: Transfer, _ completion: @escaping @Sendable (Blob?) -> Void) -> Bool {
+    /// Adds a function that waits for a blob. Returns true for the first one, which has to start the transfer.
+    func addWaiter(for transfer: Transfer, _ completion: @escaping @Sendable (Blob?) -> Void) -> Bool {
         state.withLock { state in
             state.transfers[transfer, default: []].append(completion)
             return state.transfers[transfer]?.count == 1
         }
     }
 
-    /// Gives a blob to those who wait for it; nil if it could not be had.
-    func give(_ blob: Blob?, for transfer: Transfer) {
-        if let blob { keep(blob) }
+    /// Finishes a transfer with its blob; nil if it failed.
+    func finish(_ transfer: Transfer, with blob: Blob?) {
+        if let blob { cache(blob) }
         for completion in state.withLock({ $0.transfers.removeValue(forKey: transfer) }) ?? [] { completion(blob) }
     }
 
-    /// Keeps a blob that has come, for the next who needs it.
-    func keep(_ blob: Blob) { state.withLock { $0.shelf.keep(blob) } }
+    /// Keeps a received blob for later tasks.
+    func cache(_ blob: Blob) { state.withLock { $0.shelf.cache(blob) } }
 }

@@ -1,20 +1,20 @@
-/// What the stream of jobs and its consumers are made like, and what the server's answers mean. The protocol is JetStream's own, in JSON.
+/// The settings of the stream of jobs and its consumers, and the meaning of the server's answers. The protocol is JetStream's own, in JSON.
 enum JetStream {
-    /// Seconds after which a message that nobody has acknowledged or worked on is given to another worker.
+    /// Seconds after which the stream gives a message to another worker, unless it was acknowledged or extended.
     static let acknowledgeWait = 15.0
     /// Seconds during which the stream recognizes a message that comes twice.
     private static let duplicateWindow = 120.0
-    /// Seconds after which a job goes that no worker has taken and no coordinator has removed.
+    /// Seconds after which the stream drops a job that no worker has taken and no coordinator has removed.
     private static let longestStay = 86400.0
     private static let nanoseconds = 1e9
 
     static let acknowledged = Array("+ACK".utf8), rejected = Array("-NAK".utf8), inProgress = Array("+WPI".utf8)
     static let terminated = Array("+TERM".utf8)
 
-    /// Gives a message back, for whoever asks after so many seconds.
+    /// Gives a message back, for the first worker that pulls after so many seconds.
     static func rejected(for seconds: Double) -> [UInt8] { Array("-NAK {\"delay\":\(Int(seconds * nanoseconds))}".utf8) }
 
-    /// Makes the stream and its consumers, unless they are there.
+    /// Makes the stream and its consumers, unless they exist.
     ///
     /// - Parameter completion: called once, on any thread, with what is wrong; nil if all is well.
     static func setUp(_ exchange: Exchange, completion: @escaping @Sendable (String?) -> Void) {
@@ -32,7 +32,7 @@ enum JetStream {
     /// Makes the stream with three copies. Only if the server is a single one, or if it cannot be, one copy must do, which is lost with its server.
     private static func createStream(_ exchange: Exchange, triesLeft: Int, _ completion: @escaping @Sendable (String?) -> Void) {
         createStream(exchange, copies: 3) { refusal in
-            // Who does not answer would not do so for one copy.
+            // A server that does not answer would not do so for one copy either.
             guard let refusal, let number = number(of: refusal) else { return completion(refusal) }
             guard incompleteCluster.contains(number), triesLeft > 1 else { return createStream(exchange, copies: 1, completion) }
             exchange.after(1) { createStream(exchange, triesLeft: triesLeft - 1, completion) }
@@ -44,8 +44,8 @@ enum JetStream {
             {"name":"\(exchange.space.stream)","subjects":["\(exchange.space.jobs)"],"retention":"workqueue","storage":"file","discard":"new",\
             "max_age":\(Int(longestStay * nanoseconds)),"duplicate_window":\(Int(duplicateWindow * nanoseconds)),"num_replicas":\(copies)}
             """
-        ask(exchange, "STREAM.CREATE.\(exchange.space.stream)", settings) { answer in
-            // A stream that is there already may have been made for another number of servers.
+        call(exchange, "STREAM.CREATE.\(exchange.space.stream)", settings) { answer in
+            // An existing stream may have been made for another number of servers.
             completion(answer.flatMap { number(of: $0) == otherStream ? nil : $0 })
         }
     }
@@ -58,19 +58,19 @@ enum JetStream {
             "ack_wait":\(Int(acknowledgeWait * nanoseconds)),"max_deliver":-1,"max_ack_pending":1000000,"max_waiting":100000,\
             "replay_policy":"instant","filter_subject":"\(exchange.space.jobs(withPriority: priority))"}}
             """
-        ask(exchange, "CONSUMER.DURABLE.CREATE.\(exchange.space.stream).\(name)", settings) { refusal in
+        call(exchange, "CONSUMER.DURABLE.CREATE.\(exchange.space.stream).\(name)", settings) { refusal in
             if let refusal { completion(refusal) } else { createConsumers(exchange, from: priority + 1, completion) }
         }
     }
 
-    /// Removes the jobs of a run that nobody has taken.
+    /// Removes the jobs of a run.
     static func purge(_ exchange: Exchange, run: String, completion: @escaping @Sendable () -> Void) {
-        ask(exchange, "STREAM.PURGE.\(exchange.space.stream)", "{\"filter\":\"\(exchange.space.jobs(ofRun: run))\"}", tries: 1) { _ in
+        call(exchange, "STREAM.PURGE.\(exchange.space.stream)", "{\"filter\":\"\(exchange.space.jobs(ofRun: run))\"}", tries: 1) { _ in
             completion()
         }
     }
 
-    /// Removes a job. Nobody waits for that.
+    /// Removes a job, without waiting for the answer.
     static func delete(_ exchange: Exchange, _ sequence: UInt64) {
         exchange.fabric.publish(
             OutgoingMessage(
@@ -118,10 +118,10 @@ enum JetStream {
     /// Calls the server's API.
     ///
     /// - Parameter completion: called with what the server refuses; nil if it does not.
-    private static func ask(
-        _ exchange: Exchange, _ call: String, _ settings: String, tries: Int = 3, _ completion: @escaping @Sendable (String?) -> Void
+    private static func call(
+        _ exchange: Exchange, _ name: String, _ settings: String, tries: Int = 3, _ completion: @escaping @Sendable (String?) -> Void
     ) {
-        exchange.request(Array(settings.utf8), to: "$JS.API.\(call)", every: 3, tries: tries) { reply in
+        exchange.request(Array(settings.utf8), to: "$JS.API.\(name)", every: 3, tries: tries) { reply in
             switch reply {
             case .unsealed(let bytes): completion(refusal(in: bytes))
             case .noResponders: completion("the server has no JetStream: start it with 'nats-server --jetstream'")
@@ -131,7 +131,7 @@ enum JetStream {
         }
     }
 
-    /// What an answer of the server refuses; nil if it does not. The text has the server's number and words.
+    /// The refusal in an answer of the server; nil if it is none. The text has the server's number and words.
     static func refusal(in answer: [UInt8]) -> String? {
         let text = String(decoding: answer, as: UTF8.self)
         return text.contains("\"error\":") ? text : nil

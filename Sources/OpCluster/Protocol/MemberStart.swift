@@ -23,9 +23,9 @@ final class MemberStart: Sendable {
         state.withLock { if case .over(hasFailed: true) = $0 { true } else { false } }
     }
 
-    func succeed() { end(with: nil) }
+    func succeed() { finish(with: nil) }
 
-    func fail(_ text: String) { end(with: ClusterError(text)) }
+    func fail(_ text: String) { finish(with: ClusterError(text)) }
 
     /// The server has refused the member something. Fails, if the start is not over.
     ///
@@ -37,7 +37,7 @@ final class MemberStart: Sendable {
         return hasFailed ? nil : text
     }
 
-    private func end(with error: ClusterError?) {
+    private func finish(with error: ClusterError?) {
         let completion = state.withLock { state -> (@Sendable (ClusterError?) -> Void)? in
             guard case .underWay(let completion) = state else { return nil }
             state = .over(hasFailed: error != nil)

@@ -4,7 +4,7 @@ public enum StopRequest: UInt8, Sendable {
     case cancel
     /// The body ends at once, as an interrupted one.
     case interrupt
-    /// Nobody needs what the task does: another worker has done it, or its run has ended.
+    /// The outcome is not needed: another worker has finished the task, or its run has ended.
     case drop
 }
 
@@ -23,9 +23,9 @@ struct Job: Sendable {
 
 /// The contents of a task or of its outcome.
 public struct Payload: Sendable {
-    /// What fits a message.
+    /// The part that fits a message.
     public var bytes: [UInt8]
-    /// What does not. Whoever gets the payload gets these first.
+    /// The names of the other parts. A receiver fetches these before it uses the payload.
     public var blobs: [BlobName]
     /// The same, with the bytes, as far as this process has them.
     public var contents: [Blob]
@@ -42,7 +42,7 @@ public struct Payload: Sendable {
     fileprivate init(bytes: [UInt8], blobs: [BlobName]) { (self.bytes, self.blobs, contents) = (bytes, blobs, []) }
 }
 
-/// What a worker says about the tasks of one run, in order. It says it again until the coordinator has confirmed it.
+/// A worker's news about the tasks of one run, in order. The worker sends a report again until the coordinator has confirmed it.
 struct Report: Sendable {
     enum Entry: Sendable {
         /// The worker has the task, and wants to begin with it. `acknowledgement` is the subject where the stream learns what becomes of the
@@ -75,7 +75,7 @@ struct TaskAttempt: Hashable, Sendable {
 public struct WorkerDescription: Sendable, Equatable {
     /// Names the worker's process, unlike every other.
     public var id: String
-    /// What the operator calls it.
+    /// The operator's name for it.
     public var name: String
     /// The machine.
     public var host: String
@@ -100,7 +100,7 @@ public struct WorkerDescription: Sendable, Equatable {
     /// No worker has more slots.
     public static let mostSlots = 1000
 
-    /// Describes a worker that has not begun. What `ClusterWorker` knows itself is not asked for.
+    /// Describes a worker that has not started. `ClusterWorker` adds the rest.
     public init(name: String, host: String, process: Int = 0, version: String) {
         self.init(
             id: "", name: name, host: host, process: process, version: version, slots: 0, taskCount: 0, endedCount: 0, load: 0,
@@ -117,24 +117,24 @@ public struct WorkerDescription: Sendable, Equatable {
     }
 }
 
-/// Everything that the members of a cluster say to each other, besides what they say to the server.
+/// Every message that the members of a cluster send each other. docs/cluster-protocol.md has a table of them.
 enum Message: Sendable {
     case job(Job)
     case report(Report)
-    /// The coordinator has noted a report, and the earlier ones of the session, too. The worker may begin with what it has taken by this report,
-    /// except what is refused: others have it, or nobody needs it. Whether it may begin with what is in others, their own confirmations say.
+    /// The coordinator has applied a report, and the earlier ones of the session, too. The worker may begin with the tasks that this report has taken,
+    /// except the refused ones: other workers have them, or they have ended. For tasks of earlier reports, it waits for their own confirmations.
     case confirm(UInt64, refused: [TaskAttempt])
     case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
     /// The coordinator does not need the blobs of this outcome any more.
     case release(run: String, number: UInt64, attempt: UInt64)
-    /// Asks a worker whether it is there, and for its session of the run.
+    /// Asks a worker for a sign of life, and for its session of the run.
     case ping(run: String)
     case pong(session: UInt64)
     case find
     case hello(WorkerDescription)
-    /// The coordinator of a run is there. The counter grows, so that an old message is known as one.
+    /// The coordinator of a run lives. The counter grows, so that receivers recognize an old message.
     case beat(run: String, UInt64, isLast: Bool)
-    /// Asks whether the coordinator is there now, and not only a copy of what it has said.
+    /// Asks whether the coordinator lives now. The nonce tells its answer from a copy of an earlier one.
     case greet(run: String, nonce: UInt64)
     case greeted(nonce: UInt64)
     /// Asks for permission to begin with a task that must not run twice. The nonce is of this body only.
@@ -143,7 +143,7 @@ enum Message: Sendable {
     case want(BlobName, offset: Int, count: Int)
     case piece(offset: Int, [UInt8])
     case missing
-    /// What the two ends of a run ask each other. This layer does not know what it means.
+    /// A question of the layer above, whose meaning this layer does not know.
     case ask(run: String, [UInt8])
     case answer([UInt8])
     /// Asks a worker to report again which tasks of a run it has.

@@ -8,13 +8,13 @@ enum Subject {
     static let priorityCount = 5
     static let jobPrefix = "opscript.job."
 
-    /// What the workers say to the coordinator of a run.
+    /// From workers to the coordinator of a run.
     static func run(_ run: String) -> String { "opscript.run.\(run)" }
 
-    /// What is said to one worker.
+    /// From coordinators to one worker.
     static func worker(_ id: String) -> String { "opscript.worker.\(id)" }
 
-    /// What the coordinator of a run says to a worker in the session that the worker has of the run.
+    /// From the coordinator of a run to a worker, in the worker's session of that run.
     static func session(_ session: UInt64, ofWorker id: String) -> String { "\(worker(id)).\(session)" }
 
     /// The answers for a member.
@@ -36,7 +36,7 @@ enum Subject {
     }
 }
 
-/// The stream of jobs that members share who have the same key and version, and its subjects. Nobody else gets a job that he could not do.
+/// The stream of jobs of the members with the same key and version, and its subjects. Other members could not run these jobs, and get none.
 struct JobSpace: Sendable {
     private let token: String
 

@@ -44,7 +44,7 @@ extension NatsFabric.Settings {
         }
     }
 
-    /// What is wrong if no server's name has an address.
+    /// The errors if no server's name has an address.
     var unknownHosts: String? {
         var errors: [String] = []
         for host in addresses.map(\.host) {

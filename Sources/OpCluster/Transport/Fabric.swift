@@ -1,5 +1,4 @@
-/// What carries the messages between the members of a cluster, and their clock. `NatsFabric` is the real one; tests and simulations have
-/// others.
+/// A network that carries the messages of a member, and its clock. `NatsFabric` is the real one; tests and simulations have others.
 public protocol Fabric: AnyObject, Sendable {
     /// Seconds of a clock that does not go back.
     var now: Double { get }
@@ -7,13 +6,12 @@ public protocol Fabric: AnyObject, Sendable {
     var isConnected: Bool { get }
     /// The greatest number of bytes of a message.
     var maxPayload: Int { get }
-    /// What the server has refused this user last; nil if nothing so far. A refused subscription is known before the answer to whatever was sent
-    /// after it.
+    /// The last refusal of the server for this user; nil if none so far. A refused subscription is known before the answer to any later message.
     var denial: String? { get }
-    /// A number that nobody can guess, unless this is a test.
+    /// A number that cannot be guessed, except in tests.
     func randomNumber() -> UInt64
 
-    /// Publishes a message without waiting. While there is no connection, it is kept or lost: whoever needs an answer asks again.
+    /// Publishes a message without waiting. Without a connection, the message is kept or lost: a caller that needs an answer repeats it.
     func publish(_ message: OutgoingMessage)
     /// Calls `body` after so many seconds, on a thread of its own.
     func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void)
@@ -26,15 +24,15 @@ public protocol Fabric: AnyObject, Sendable {
 extension Fabric {
     /// Nothing.
     public var denial: String? { nil }
-    /// A number that nobody can guess.
+    /// A number that cannot be guessed.
     public func randomNumber() -> UInt64 { .random(in: .min ... .max) }
 }
 
-/// What has happened to a connection, in words for a person.
+/// A change of a connection, in words for a person.
 public enum ConnectionChange: Sendable {
     /// It was lost, and is made again.
     case lost(String)
-    /// It is there again. What the server knew of this member is gone.
+    /// It was made again. The server has forgotten this member's pulls.
     case isBack(String)
     /// Something went wrong, and the connection is as it was.
     case fault(String)
@@ -69,7 +67,7 @@ public struct IncomingMessage: Sendable {
     public var reply: String
     /// The contents.
     public var bytes: [UInt8]
-    /// What the server says in place of a message; 0 for a message.
+    /// The server's status in place of a message; 0 for a message.
     public var status: Int
 
     /// Makes a message.
@@ -77,9 +75,9 @@ public struct IncomingMessage: Sendable {
         (self.subject, self.reply, self.bytes, self.status) = (subject, reply, bytes, status)
     }
 
-    /// Nobody has subscribed to the subject of the request.
+    /// The subject of the request has no subscriber.
     static let noResponders = 503
-    /// A pull has waited for as long as it wanted to.
+    /// The time of a pull is over.
     static let pullIsOver = 408
 }
 

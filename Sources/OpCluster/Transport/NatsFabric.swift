@@ -45,10 +45,10 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     public var now: Double { Timers.now }
     /// Whether there is a connection.
     public var isConnected: Bool { unsafe connection.map { unsafe cnats_is_connected($0) } ?? false }
-    /// What the server takes.
+    /// The greatest number of bytes of a message that the server takes.
     public var maxPayload: Int { unsafe connection.map { Int(unsafe cnats_max_payload($0)) } ?? 0 }
 
-    /// What the server has refused this user last; nil if nothing so far.
+    /// The last refusal of the server for this user; nil if none so far.
     public var denial: String? {
         guard let connection = unsafe connection else { return nil }
         var error = [CChar](repeating: 0, count: Int(CNATS_ERROR_SIZE))
@@ -131,7 +131,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     }
 
     private static func of(_ context: UnsafeMutableRawPointer) -> NatsFabric {
-        // Safety: `close` waits for the handlers, and whoever uses the fabric keeps it until then.
+        // Safety: `close` waits for the handlers, and the fabric's users keep it until then.
         unsafe Unmanaged<NatsFabric>.fromOpaque(context).takeUnretainedValue()
     }
 
@@ -163,7 +163,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     /// Publishes without waiting.
     public func publish(_ message: OutgoingMessage) {
         guard let connection = unsafe connection else { return }
-        // What cannot be sent is asked for again.
+        // The caller repeats a message that could not be sent.
         _ = unsafe message.bytes.withUnsafeBytes { bytes in
             unsafe cnats_publish(connection, message.subject, message.reply, message.id, bytes.baseAddress, bytes.count)
         }

@@ -49,7 +49,7 @@ final class Timers: @unchecked Sendable {
         if isNext { unsafe pthread_cond_signal(changed) }
     }
 
-    /// What was not called yet never is.
+    /// Drops the functions that were not called yet.
     func end() {
         unsafe pthread_mutex_lock(lock)
         isOver = true

@@ -5,7 +5,7 @@ import Synchronization
 extension ClusterWorker {
     /// Asks the stream for jobs again and again: pulls are over after some time, and the server may have forgotten them.
     func pullAgain() {
-        giveBackSurplus()
+        returnSurplus()
         pull()
         sendAcknowledgements()
         if !state.withLock(\.isClosed) { exchange.fabric.after(Self.pullInterval) { [weak self] in self?.pullAgain() } }
@@ -58,8 +58,8 @@ extension ClusterWorker {
         if status == IncomingMessage.pullIsOver { pull() }
     }
 
-    /// Takes a job that has come.
-    func take(_ message: IncomingMessage, priority: Int) {
+    /// Accepts a job from the stream.
+    func accept(_ message: IncomingMessage, priority: Int) {
         state.withLock { state in
             if let first = state.pulls[priority].firstIndex(where: { $0.count > 0 }) { state.pulls[priority][first].count -= 1 }
         }
@@ -98,7 +98,7 @@ extension ClusterWorker {
         case .prepare(let run):
             run.whenAlive { [self] isAlive in
                 // Otherwise the run's end has given the task back.
-                guard isAlive, task.noteReported() else { return }
+                guard isAlive, task.markReported() else { return }
                 run.report(task, .taken(acknowledgement: task.acknowledgement))
                 prepare(task)
             }
@@ -109,14 +109,14 @@ extension ClusterWorker {
     private func prepare(_ task: WorkerTask) {
         exchange.fetch(task.job.payload.blobs, from: Subject.run(task.job.run)) { [self] blobs in
             guard let blobs else { return decline(task) }
-            if task.noteBlobs(blobs) { enqueue([task]) }
+            if task.setBlobs(blobs) { enqueue([task]) }
         }
     }
 
-    /// The coordinator has noted that these tasks are here. Until then, nobody knows whether they are still to be done, and by whom.
+    /// The coordinator has confirmed that this worker is the holder of these tasks. Before that, another worker may be, or the tasks may have ended.
     func handleConsent(to taken: [WorkerTask], refused: [WorkerTask]) {
         for task in refused { stop(task, .drop) }
-        let ready = taken.filter { $0.noteConsent() }
+        let ready = taken.filter { $0.recordConsent() }
         if !ready.isEmpty { enqueue(ready) }
     }
 
@@ -132,7 +132,7 @@ extension ClusterWorker {
         runNext()
     }
 
-    /// Runs what fits the slots.
+    /// Starts waiting tasks in the free slots.
     func runNext() {
         while true {
             let next = state.withLock { state -> WorkerTask? in
@@ -141,14 +141,14 @@ extension ClusterWorker {
                 return task
             }
             guard let next else { break }
-            begin(next)
+            start(next)
         }
         pull()
     }
 
-    private func begin(_ task: WorkerTask) {
+    private func start(_ task: WorkerTask) {
         guard task.job.isAtMostOnce else {
-            if task.begin(at: now) { runner.run(task) }
+            if task.start(at: now) { runner.run(task) }
             return
         }
         guard let run = task.session.withLock({ $0 }) else { return }
@@ -159,14 +159,14 @@ extension ClusterWorker {
             guard case .message(.claimed(true)) = reply, state.withLock({ $0.running[task.identity] === task }) else {
                 return decline(task)
             }
-            if task.begin(at: now) { runner.run(task) }
+            if task.start(at: now) { runner.run(task) }
         }
     }
 
     /// Gives a task back that has not begun, and never will.
     func decline(_ task: WorkerTask, isBusy: Bool = false) {
-        guard task.giveUp(), state.withLock({ $0.forget(task) }) else { return }
-        // The coordinator publishes what it knows to be here. It does not know of the rest, which goes back to the stream.
+        guard task.abandon(), state.withLock({ $0.remove(task) }) else { return }
+        // The coordinator publishes a task again whose holder this worker is. Other tasks return to the stream.
         if task.isReported { task.session.withLock { $0 }?.report(task, .declined(isBusy: isBusy)) }
         acknowledge(task, task.isReported ? JetStream.terminated : JetStream.rejected)
         runNext()
@@ -176,7 +176,7 @@ extension ClusterWorker {
     private func acknowledge(_ task: WorkerTask, _ answer: [UInt8]) { JetStream.acknowledge(exchange, task.acknowledgement, answer) }
 
     /// Gives tasks back that were fetched ahead, and wait for bodies that turn out to take long. Another worker may have a free slot.
-    private func giveBackSurplus() {
+    private func returnSurplus() {
         let now = now
         let surplus = state.withLock { state in
             // The next one to begin is the last.
@@ -189,32 +189,32 @@ extension ClusterWorker {
     func stop(_ task: WorkerTask, _ request: StopRequest) {
         if task.isBegun {
             let isRunning = state.withLock { $0.running[task.identity] === task }
-            guard isRunning, task.noteStop(request) else { return }
+            guard isRunning, task.recordStop(request) else { return }
             runner.stop(task, request)
-            if request != .cancel { exchange.fabric.after(Self.stopSeconds) { [weak self] in self?.leaveBehind(task) } }
+            if request != .cancel { exchange.fabric.after(Self.stopSeconds) { [weak self] in self?.detach(task) } }
         } else {
             decline(task)
         }
     }
 
     /// Gives the slot of a task that does not end to others.
-    private func leaveBehind(_ task: WorkerTask) {
+    private func detach(_ task: WorkerTask) {
         let isLeft = state.withLock { state in
-            state.running[task.identity] === task && state.leftBehind.insert(task.identity).inserted
+            state.running[task.identity] === task && state.detached.insert(task.identity).inserted
         }
         guard isLeft else { return }
-        runner.leaveBehind(task)
+        runner.detach(task)
         runNext()
     }
 
     // MARK: ends
 
     /// A body has ended.
-    func end(_ task: WorkerTask, _ payload: Payload) {
+    func finish(_ task: WorkerTask, _ payload: Payload) {
         let ended = now
         let isKnown = state.withLock { state -> Bool in
             guard state.running[task.identity] === task else { return false }
-            state.forget(task)
+            state.remove(task)
             state.endedCount += 1
             state.averageSeconds = 0.8 * state.averageSeconds + 0.2 * (ended - task.began)
             if !task.isDropped { state.ended[task.identity] = task }
@@ -231,7 +231,7 @@ extension ClusterWorker {
     }
 
     /// The coordinator knows that these tasks have ended.
-    func forgetEnded(_ tasks: [WorkerTask]) {
+    func releaseEnded(_ tasks: [WorkerTask]) {
         if tasks.isEmpty { return }
         state.withLock { state in
             for task in tasks { state.ended[task.identity] = nil }
@@ -259,11 +259,11 @@ extension ClusterWorker {
             let isOfRun = { (task: WorkerTask) in task.session.withLock { $0 } === run }
             state.ended = state.ended.filter { !isOfRun($0.value) }
             let running = state.running.values.filter(isOfRun)
-            let others = state.waiting.filter(isOfRun) + state.preparing.values.filter(isOfRun) + running.filter { $0.giveUp() }
-            for task in others { state.forget(task) }
+            let others = state.waiting.filter(isOfRun) + state.preparing.values.filter(isOfRun) + running.filter { $0.abandon() }
+            for task in others { state.remove(task) }
             return (others, running.filter(\.isBegun), since)
         }
-        // Somebody else ends it.
+        // Another thread ends it.
         guard let (others, running, since) = ended else { return }
         run.close()
         // Until it has been silent for long, it may be there for another worker, or be there again.
@@ -278,7 +278,7 @@ extension ClusterWorker {
     }
 
     /// The coordinator of a run has answered.
-    func noteAlive(_ name: String) { state.withLock { $0.silentRuns[name] = nil } }
+    func markAlive(_ name: String) { state.withLock { $0.silentRuns[name] = nil } }
 }
 
 extension ClusterWorker.State {
@@ -291,17 +291,17 @@ extension ClusterWorker.State {
         if averageSeconds >= ClusterWorker.longestAhead { return slots }
         let long = running.values.count { $0.isBegun && now - $0.began >= ClusterWorker.longestAhead }
         // Those that were left behind are among the long ones, and have no slot.
-        let short = slots - (long - leftBehind.count)
+        let short = slots - (long - detached.count)
         let ahead = (Double(short) * ClusterWorker.aheadSeconds / max(averageSeconds, 1e-5)).rounded(.up)
         return slots + min(Int(ahead), short * ClusterWorker.mostAhead)
     }
 
     /// Returns whether the task was there.
     @discardableResult
-    mutating func forget(_ task: WorkerTask) -> Bool {
+    mutating func remove(_ task: WorkerTask) -> Bool {
         if running[task.identity] === task {
             running[task.identity] = nil
-            leftBehind.remove(task.identity)
+            detached.remove(task.identity)
             return true
         }
         if preparing[task.identity] === task { preparing[task.identity] = nil; return true }

@@ -1,12 +1,12 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// What coordinators and the stream say.
+/// Messages of coordinators and of the stream.
 extension ClusterWorker: Exchange.Handler {
     func handle(_ message: Message, on subject: String, replyTo reply: String) {
         switch message {
         case .ping(let run):
-            // Without a session of the run, whatever the coordinator knows of is dropped.
+            // The next session tells the coordinator that this worker has none of its tasks.
             let session = state.withLock { state in state.runs[run]?.session ?? state.sessionCount + 1 }
             exchange.publish(.pong(session: session), to: reply)
         case .find: hello()
@@ -14,7 +14,7 @@ extension ClusterWorker: Exchange.Handler {
             run(namedBy: subject)?.confirm(sequence, refused: refused)
         case .beat(let name, let count, let isLast):
             let run = state.withLock { $0.runs[name] }
-            if let run, run.hear(count), isLast { endRun(run, isOver: true) }
+            if let run, run.recordBeat(count), isLast { endRun(run, isOver: true) }
         case .stop(let name, let number, let attempt, let request):
             exchange.publish(.done, to: reply)
             stop(WorkerTask.Identity(run: name, number: number, attempt: attempt), request)
@@ -54,7 +54,7 @@ extension ClusterWorker: Exchange.Handler {
 
     func handle(unsealed message: IncomingMessage) {
         guard let priority = message.priorityOfPull ?? message.priorityOfJob else { return }
-        if message.status != 0 { handlePullStatus(message.status, priority: priority) } else { take(message, priority: priority) }
+        if message.status != 0 { handlePullStatus(message.status, priority: priority) } else { accept(message, priority: priority) }
     }
 
     func handleForeign(_ difference: Exchange.Unopened, on subject: String) {
@@ -68,7 +68,7 @@ extension ClusterWorker: Exchange.Handler {
     }
 
     func connectionHasChanged(_ change: ConnectionChange) {
-        // What the server refuses it refuses again and again.
+        // A refusal by the server is permanent: the member reports it once.
         if case .fault(let text) = change { return notice(text) }
         if case .denied(let denial) = change {
             if let text = state.withLock({ $0.start })?.deny(denial) { notice(text) }
@@ -76,13 +76,13 @@ extension ClusterWorker: Exchange.Handler {
         }
         if !change.text.isEmpty { events.notice(change.text) }
         guard case .isBack = change else { return }
-        // The server does not know what was asked of it before.
+        // The server has forgotten the pulls.
         let runs = state.withLock { state in
             for priority in state.pulls.indices { state.pulls[priority] = [] }
             state.nextPull = 0
             return Array(state.runs.values)
         }
-        for run in runs.sorted(by: { $0.session < $1.session }) { run.reportAgain() }
+        for run in runs.sorted(by: { $0.session < $1.session }) { run.resendReports() }
         hello()
         pull()
     }

@@ -7,17 +7,17 @@ import Synchronization
 public final class ClusterWorker: Sendable {
     /// Runs tasks. Called on a thread that receives messages, or on the one that closes the worker, with no lock of the worker held.
     public protocol Runner: AnyObject, Sendable {
-        /// Begins to run a task. `task.end` must be called once, on any thread.
+        /// Begins to run a task. `task.finish` must be called once, on any thread.
         func run(_ task: WorkerTask)
         /// Stops a task that runs, or has just ended.
         func stop(_ task: WorkerTask, _ request: StopRequest)
         /// A task that was stopped some time ago has not ended. Its slot is given to others, so it must not be in their way.
-        func leaveBehind(_ task: WorkerTask)
-        /// A run is over here. None of its tasks comes any more, and nobody needs what those that run do.
+        func detach(_ task: WorkerTask)
+        /// A run is over at this worker. None of its tasks starts any more, and the outcomes of running ones are not needed.
         func runHasEnded(_ run: String)
     }
 
-    /// What concerns no task.
+    /// Handlers of events that concern no task.
     public struct Events: Sendable {
         /// Something that a person should know.
         public var notice: @Sendable (String) -> Void = { _ in }
@@ -39,7 +39,7 @@ public final class ClusterWorker: Sendable {
         var waiting: [WorkerTask] = []
         var running: [WorkerTask.Identity: WorkerTask] = [:]
         /// Those of them that do not end though they were told to, and have no slot any more.
-        var leftBehind: Set<WorkerTask.Identity> = []
+        var detached: Set<WorkerTask.Identity> = []
         /// The tasks whose coordinator, or whose blobs are asked for.
         var preparing: [WorkerTask.Identity: WorkerTask] = [:]
         /// How the stream knows the jobs that are done. It is told with the next request: a server that sleeps takes longer to wake than to read.
@@ -55,12 +55,12 @@ public final class ClusterWorker: Sendable {
         var averageSeconds = 0.1
         var isDraining = false
         var isClosed = false
-        /// How `start` goes.
+        /// The start, until it has succeeded or failed.
         var start: MemberStart?
         var toldNotices: Set<String> = []
 
         /// The number of slots that are in use.
-        var runningCount: Int { running.count - leftBehind.count }
+        var runningCount: Int { running.count - detached.count }
         /// The number of tasks that have a slot, or are to get one.
         var taskCount: Int { runningCount + preparing.count + waiting.count }
     }
@@ -138,7 +138,7 @@ public final class ClusterWorker: Sendable {
             if let refusal { start.fail(JetStream.words(of: refusal)) }
             if start.hasFailed { return }
             sayHello()
-            workOn()
+            extendAcknowledgements()
             pullAgain()
             start.succeed()
         }
@@ -160,14 +160,14 @@ public final class ClusterWorker: Sendable {
         let (isEmpty, runs) = state.withLock { state in
             let isEmpty =
                 state.preparing.isEmpty && state.waiting.isEmpty
-                && state.running.values.allSatisfy { $0.isDropped && state.leftBehind.contains($0.identity) }
+                && state.running.values.allSatisfy { $0.isDropped && state.detached.contains($0.identity) }
             return (state.isClosed || isEmpty, Array(state.runs.values))
         }
         if isEmpty && runs.allSatisfy(\.isQuiet) { return completion() }
         exchange.fabric.after(0.05) { [self] in waitUntilEmpty(completion) }
     }
 
-    /// Ends at once. What runs counts as lost. Not to be called by the runner on a thread that receives messages: this waits for that.
+    /// Closes at once. Running tasks count as lost. The runner must not call this on a thread that receives messages, because it waits for that.
     public func close() {
         let runs = state.withLock { state in
             state.isClosed = true
@@ -179,7 +179,7 @@ public final class ClusterWorker: Sendable {
         let left = state.withLock { state in
             defer {
                 (state.runs, state.waiting, state.running, state.preparing, state.ended) = ([:], [], [:], [:], [:])
-                state.leftBehind = []
+                state.detached = []
             }
             return state.runs
         }
@@ -187,7 +187,7 @@ public final class ClusterWorker: Sendable {
         for run in left.values where run.wasAlive { runner.runHasEnded(run.name) }
     }
 
-    /// What this worker has to do now, for a person.
+    /// The worker's present load, for a person.
     public var status: WorkerDescription { describe() }
 
     // MARK: presence
@@ -213,7 +213,7 @@ public final class ClusterWorker: Sendable {
     }
 
     /// Tells the stream that this worker still works on its jobs, and looks for runs whose coordinator is gone.
-    private func workOn() {
+    private func extendAcknowledgements() {
         let (tasks, runs, isClosed) = state.withLock { state in
             let tasks = Array(state.running.values) + Array(state.preparing.values) + state.waiting + Array(state.ended.values)
             return (tasks, Array(state.runs.values), state.isClosed)
@@ -224,7 +224,7 @@ public final class ClusterWorker: Sendable {
         for run in runs.sorted(by: { $0.session < $1.session }) where run.isSilent(for: Self.coordinatorSilence) {
             endRun(run, isOver: false)
         }
-        exchange.fabric.after(Self.progressInterval) { [weak self] in self?.workOn() }
+        exchange.fabric.after(Self.progressInterval) { [weak self] in self?.extendAcknowledgements() }
     }
 
     func notice(_ text: String) {

@@ -1,7 +1,7 @@
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// A run as a worker knows it: whether its coordinator is there, and what the coordinator has not confirmed.
+/// A run at a worker: whether its coordinator lives, and the reports that it has not confirmed.
 final class WorkerRun: Sendable {
     typealias Entry = (task: WorkerTask, entry: Report.Entry)
 
@@ -14,12 +14,12 @@ final class WorkerRun: Sendable {
         var waiters: [@Sendable (Bool) -> Void] = []
         var lastHeard: Double
         var lastBeat: UInt64 = 0
-        /// What was not reported yet.
+        /// The entries that were not reported yet.
         var entries: [Entry] = []
-        /// What was reported and is not confirmed, by sequence number, the oldest first.
+        /// The reports that are not confirmed, by sequence number, the oldest first.
         var unconfirmed: [Unconfirmed] = []
         var lastSequence: UInt64 = 0
-        var willLook = false
+        var willResend = false
         /// The number of bytes of the output in `entries`.
         var outputCount = 0
         /// The bodies that wait until there is room for more output.
@@ -45,7 +45,7 @@ final class WorkerRun: Sendable {
     private let sending = Guarded(())
 
     private static let secondsPerTry = 1.0
-    /// Bytes of output that are kept for a coordinator that is slower than the bodies. Whoever writes more waits.
+    /// Bytes of output that are kept for a coordinator that is slower than the bodies. A body that writes more waits.
     private static let mostOutput = 16 << 20
 
     init(_ name: String, session: UInt64, worker: ClusterWorker) {
@@ -73,7 +73,7 @@ final class WorkerRun: Sendable {
 
     // MARK: the coordinator
 
-    /// Calls `body` when it is known whether the coordinator is there. A job may be older than that.
+    /// Calls `body` when it is known whether the coordinator lives. A job in the stream may be older than its death.
     func whenAlive(_ body: @escaping @Sendable (Bool) -> Void) {
         let (known, isFirst) = state.withLock { state -> (Bool?, Bool) in
             switch state.life {
@@ -89,12 +89,12 @@ final class WorkerRun: Sendable {
         let nonce = worker.exchange.fabric.randomNumber()
         worker.exchange.request(.greet(run: name, nonce: nonce), to: Subject.run(name), every: 1, tries: 5) { [self] reply in
             guard case .message(.greeted(nonce)) = reply else { return worker.endRun(self, isOver: false) }
-            worker.noteAlive(name)
-            becomeAlive()
+            worker.markAlive(name)
+            markAlive()
         }
     }
 
-    private func becomeAlive() {
+    private func markAlive() {
         let waiters = state.withLock { state -> [@Sendable (Bool) -> Void] in
             if state.life == .over { return [] }
             (state.life, state.wasAlive) = (.alive, true)
@@ -105,7 +105,7 @@ final class WorkerRun: Sendable {
     }
 
     /// Notes that the coordinator was heard. Returns false for an old message.
-    func hear(_ count: UInt64) -> Bool {
+    func recordBeat(_ count: UInt64) -> Bool {
         state.withLock { state in
             guard count > state.lastBeat else { return false }
             state.lastBeat = count
@@ -116,10 +116,10 @@ final class WorkerRun: Sendable {
 
     func close() {
         let (waiters, writers) = state.withLock { state in
-            // At once: a task that came in afterwards would keep this, which would keep the task.
+            // At once: a later task would keep this object, which would keep the task.
             state.life = .over
             (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
-            return (exchange(&state.waiters, with: []), state.takeWriters())
+            return (exchange(&state.waiters, with: []), state.dequeueWriters())
         }
         for waiter in waiters { waiter(false) }
         for writer in writers { writer.give(()) }
@@ -160,15 +160,15 @@ final class WorkerRun: Sendable {
             for writer in writers { writer.give(()) }
             return true
         }
-        if isSent { reportAgainLater() }
+        if isSent { scheduleResend() }
     }
 
-    /// What to report next, and who may write again then.
+    /// The next report, and the writers that may go on then.
     private func nextReport() -> (Report, writers: [Awaited<Void>])? {
         state.withLock { state in
             guard state.hasReport else { return nil }
             state.lastSequence += 1
-            let (now, entries) = (worker.now, state.takeEntries())
+            let (now, entries) = (worker.now, state.dequeueEntries())
             let reported = entries.map { (number: $0.task.job.number, attempt: $0.task.job.attempt, entry: $0.entry) }
             let report = Report(
                 worker: worker.id, session: session, sequence: state.lastSequence, entries: reported, sentAt: now)
@@ -181,7 +181,7 @@ final class WorkerRun: Sendable {
                 }
             }
             state.unconfirmed.append(Unconfirmed(report: report, taken: taken, ended: ended, firstSentAt: now, sentAt: now))
-            return (report, state.outputCount <= Self.mostOutput / 2 ? state.takeWriters() : [])
+            return (report, state.outputCount <= Self.mostOutput / 2 ? state.dequeueWriters() : [])
         }
     }
 
@@ -189,7 +189,7 @@ final class WorkerRun: Sendable {
         worker.exchange.publish(.report(report), to: Subject.run(name))
     }
 
-    /// The coordinator has noted a report. Of an earlier one, only what was refused may be unknown.
+    /// The coordinator has applied a report. Earlier reports are confirmed, too, unless they have taken tasks, which may be refused.
     func confirm(_ sequence: UInt64, refused: [TaskAttempt]) {
         let isConfirmed = { (sent: Unconfirmed) in
             sent.report.sequence == sequence || sent.report.sequence < sequence && sent.taken.isEmpty
@@ -199,7 +199,7 @@ final class WorkerRun: Sendable {
             defer { state.unconfirmed.removeAll(where: isConfirmed) }
             return state.unconfirmed.filter(isConfirmed)
         }
-        worker.forgetEnded(confirmed.flatMap(\.ended))
+        worker.releaseEnded(confirmed.flatMap(\.ended))
         let taken = confirmed.flatMap(\.taken)
         if !taken.isEmpty {
             let refused = Set(refused)
@@ -216,12 +216,12 @@ final class WorkerRun: Sendable {
         withExtendedLifetime(released) {}
     }
 
-    /// Reports everything again that is not confirmed: messages are lost with a connection.
-    func reportAgain() {
-        sending.withLock { _ in for report in takeUnconfirmed() { publish(report) } }
+    /// Sends all unconfirmed reports again: messages are lost with a connection.
+    func resendReports() {
+        sending.withLock { _ in for report in restampUnconfirmed() { publish(report) } }
     }
 
-    private func takeUnconfirmed() -> [Report] {
+    private func restampUnconfirmed() -> [Report] {
         state.withLock { state in
             for index in state.unconfirmed.indices {
                 state.unconfirmed[index].sentAt = worker.now
@@ -231,30 +231,30 @@ final class WorkerRun: Sendable {
         }
     }
 
-    /// Looks soon whether reports were confirmed, unless that is planned.
-    private func reportAgainLater() {
+    /// Plans a check for overdue reports, unless one is planned.
+    private func scheduleResend() {
         let isPlanned = state.withLock { state in
-            defer { state.willLook = true }
-            return state.willLook
+            defer { state.willResend = true }
+            return state.willResend
         }
         if isPlanned { return }
-        worker.exchange.fabric.after(Self.secondsPerTry / 4) { [weak self] in self?.lookAtReports() }
+        worker.exchange.fabric.after(Self.secondsPerTry / 4) { [weak self] in self?.resendOverdueReports() }
     }
 
-    private func lookAtReports() {
+    private func resendOverdueReports() {
         let (isOverdue, isNeeded) = state.withLock { state in
-            state.willLook = false
+            state.willResend = false
             let oldest = state.unconfirmed.first
             let isOverdue = oldest.map { worker.now - $0.sentAt >= Self.secondsPerTry } ?? false
             return (isOverdue, oldest != nil)
         }
-        if isOverdue && worker.exchange.fabric.isConnected { reportAgain() }
-        if isNeeded { reportAgainLater() }
+        if isOverdue && worker.exchange.fabric.isConnected { resendReports() }
+        if isNeeded { scheduleResend() }
     }
 }
 
 extension WorkerRun.State {
-    /// While so many reports are not confirmed, what comes is collected for the next.
+    /// While so many reports are not confirmed, new entries wait for the next one.
     private static var mostUnconfirmed: Int { 4 }
 
     /// Whether there is something to report now.
@@ -263,10 +263,10 @@ extension WorkerRun.State {
     /// About as many bytes as a message may have beside its largest entry.
     private static var mostBytes: Int { 128 << 10 }
 
-    mutating func takeWriters() -> [Awaited<Void>] { exchange(&writers, with: []) }
+    mutating func dequeueWriters() -> [Awaited<Void>] { exchange(&writers, with: []) }
 
     /// The entries for one message.
-    mutating func takeEntries() -> [WorkerRun.Entry] {
+    mutating func dequeueEntries() -> [WorkerRun.Entry] {
         var count = 0, bytes = 0
         while count < entries.count, bytes < Self.mostBytes {
             switch entries[count].entry {

@@ -10,7 +10,7 @@ public final class WorkerTask: Sendable {
     }
 
     private struct State {
-        enum Phase { case new, begun, givenUp }
+        enum Phase { case new, begun, abandoned }
 
         var phase = Phase.new
         /// Whether the coordinator was told that the worker has the task.
@@ -28,7 +28,7 @@ public final class WorkerTask: Sendable {
     let job: Job
     /// Where the stream learns what becomes of the task's message.
     let acknowledgement: String
-    // Neither goes before the task: its body may end, or write, when the worker has been closed.
+    // The task keeps both: its body may finish, or write, after the worker was closed.
     private let worker: ClusterWorker
     let session = Guarded<WorkerRun?>(nil)
     private let state = Guarded(State())
@@ -48,12 +48,12 @@ public final class WorkerTask: Sendable {
     /// Whether the run of the task is over here.
     public var isOver: Bool { session.withLock { $0 }?.isOver ?? true }
 
-    /// Whether nobody needs what the body does.
+    /// Whether the outcome is not needed.
     var isDropped: Bool { state.withLock { $0.stop == .drop } }
     var isReported: Bool { state.withLock { $0.isReported } }
 
-    /// Notes that the body begins. Returns false if it must not.
-    func begin(at time: Double) -> Bool {
+    /// Records that the body starts. Returns false if it must not.
+    func start(at time: Double) -> Bool {
         state.withLock { state in
             guard state.phase == .new else { return false }
             (state.phase, state.began) = (.begun, time)
@@ -61,25 +61,25 @@ public final class WorkerTask: Sendable {
         }
     }
 
-    /// Notes that the body is not to begin. Returns false if it has begun, or if that is known.
-    func giveUp() -> Bool {
+    /// Records that the body must not start. Returns false if it has started, or if that was recorded.
+    func abandon() -> Bool {
         state.withLock { state in
             guard state.phase == .new else { return false }
-            state.phase = .givenUp
+            state.phase = .abandoned
             return true
         }
     }
 
-    /// Notes that the coordinator is told about the task. Returns false if the task was given up.
-    func noteReported() -> Bool {
+    /// Records that the task was reported to the coordinator. Returns false if the task was abandoned.
+    func markReported() -> Bool {
         state.withLock { state in
             state.isReported = state.phase == .new
             return state.isReported
         }
     }
 
-    /// Notes that the body is told to stop. Returns false if it has been told so.
-    func noteStop(_ request: StopRequest) -> Bool {
+    /// Records a stop of the body. Returns false if it has had one as strong.
+    func recordStop(_ request: StopRequest) -> Bool {
         state.withLock { state in
             if let stop = state.stop, stop.rawValue >= request.rawValue { return false }
             state.stop = request
@@ -90,16 +90,16 @@ public final class WorkerTask: Sendable {
     /// The blobs of the contents, in the order of their names.
     public var blobs: [Blob] { state.withLock { $0.blobs } }
 
-    /// Notes that the blobs are here. Returns whether the task is ready now.
-    func noteBlobs(_ blobs: [Blob]) -> Bool {
+    /// Stores the blobs. Returns whether the task is ready now.
+    func setBlobs(_ blobs: [Blob]) -> Bool {
         state.withLock { state in
             (state.blobs, state.hasBlobs) = (blobs, true)
             return state.hasConsent
         }
     }
 
-    /// Notes that the coordinator lets the worker begin. Returns whether the task is ready now.
-    func noteConsent() -> Bool {
+    /// Records that the coordinator lets the worker start. Returns whether the task is ready now.
+    func recordConsent() -> Bool {
         state.withLock { state in
             defer { state.hasConsent = true }
             return state.hasBlobs && !state.hasConsent
@@ -113,13 +113,13 @@ public final class WorkerTask: Sendable {
     /// The contents.
     public var bytes: [UInt8] { job.payload.bytes }
 
-    /// Ends the task. Only the first call counts.
-    public func end(_ payload: Payload) {
+    /// Finishes the task. Only the first call counts.
+    public func finish(_ payload: Payload) {
         let isFirst = state.withLock { state in
             defer { state.hasEnded = true }
             return !state.hasEnded
         }
-        if isFirst { worker.end(self, payload) }
+        if isFirst { worker.finish(self, payload) }
     }
 
     /// Passes on what the body has written to stdout (1) or stderr (2). Waits while the network is much slower than the body.
@@ -143,7 +143,7 @@ public final class WorkerTask: Sendable {
         ask(question, tries: Self.absences, completion: completion)
     }
 
-    /// How often nobody may listen, because the coordinator's connection is just being made again, and seconds until the next question.
+    /// How often the subject may have no subscriber, because the coordinator is connecting again, and seconds until the next question.
     private static let absences = 15, absence = 1.0
 
     private func ask(_ question: [UInt8], tries: Int, completion: @escaping @Sendable ([UInt8]?) -> Void) {
