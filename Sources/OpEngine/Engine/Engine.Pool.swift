@@ -97,9 +97,8 @@ extension Engine {
             case end
         }
 
-        /// - Parameter standsBy: whether the worker will look again after a short sleep if it gets nothing else to do.
-        mutating func next(for worker: Worker, maySpin: Bool, standsBy: Bool) -> Next {
-            worker.standsBy = standsBy
+        /// - Parameter maySpin: whether the worker has not spun since it ran something.
+        mutating func next(for worker: Worker, maySpin: Bool) -> Next {
             let hasArrived = worker.isSearching
             if hasArrived {
                 worker.isSearching = false
@@ -137,8 +136,16 @@ extension Engine {
             return wakeIfNeeded(worker.engine)
         }
 
-        private mutating func park(_ worker: Worker) {
+        /// The worker is about to sleep for a short time, after which it looks for work. Returns false if it has something to do at once.
+        mutating func standBy(_ worker: Worker) -> Bool {
+            if hasScheduled || mustEnd { return false }
+            park(worker, standsBy: true)
+            return true
+        }
+
+        private mutating func park(_ worker: Worker, standsBy: Bool = false) {
             worker.isParked = true
+            worker.standsBy = standsBy
             runQueues.park(worker)
             awake -= 1
         }
@@ -152,8 +159,8 @@ extension Engine {
             awake += 1
         }
 
-        /// The worker does something else before it parks.
-        mutating func cancelPark(_ worker: Worker) -> Wake {
+        /// A worker that stands by has woken. If it was woken for work, another worker gets that, unless this one asks first.
+        mutating func endStandingBy(_ worker: Worker) -> Wake {
             unparkedItself(worker)
             return endSearching(worker)
         }

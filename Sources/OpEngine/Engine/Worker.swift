@@ -95,62 +95,57 @@ public final class Worker: @unchecked Sendable {
 
     // MARK: Running operations
 
+    /// Looks for work until the pool ends the thread. Each round has two steps:
+    ///
+    /// 1. **Jobs.** The worker runs what is in its inbox. A job may take long or wait, so the worker stops searching first.
+    /// 2. **The pool decides** under its lock what the worker does next (`Pool.next`):
+    ///    - **serve** a scheduled queue: run a turn of its operations, or stand by if another worker runs them fast enough (`Standby`). The pool
+    ///      wakes the next worker in the same step if more work waits, so one wake-up leads to another.
+    ///    - **spin**, if it found nothing for the first time: poll for work for some microseconds before it sleeps.
+    ///    - **park**: sleep until a thread wakes it, or for `Engine.idleTime`, after which the thread ends.
+    ///    - **end**, because the engine shuts down.
+    ///
+    /// These races could lose work or a wake-up:
+    ///
+    /// - *A queue is scheduled while the worker decides to park.* Scheduling and parking take the pool's lock. If scheduling is first, `next`
+    ///   finds the queue; if parking is first, `schedule` finds the worker idle and wakes it.
+    /// - *A queue is scheduled while the worker spins.* The worker counts as searching, so `schedule` wakes no other worker, but sets
+    ///   `Engine.hasWork`, which the spin polls. If the spin has just ended, `next` finds the queue.
+    /// - *A wake-up arrives before the worker sleeps.* The parker keeps it, and `park` returns at once. A wake-up that is late is harmless: the
+    ///   worker makes one more round.
+    /// - *A job arrives while the worker ends.* `retire` closes the inbox under the pool's lock, and only if it is empty. Later jobs are refused.
+    /// - *An operation becomes ready while the worker leaves its queue.* `take` returns nil under the lock of the queue, which does not count as
+    ///   scheduled then. The thread that makes an operation ready later schedules it.
+    /// - *The worker waits during its turn, for an operation of the same queue.* No other worker was told that the queue has operations, because the
+    ///   worker would have taken them. It therefore schedules the queue before it waits (`ThreadContext.scheduleServedQueue`).
+    /// - *Foreign code waits on a worker that searches.* While one worker searches, the pool wakes no other, so that code could wait for ever. A
+    ///   worker runs jobs, and releases a queue, only while it does not count as searching. A queue is therefore released at the end of a turn.
     private func work(_ context: ThreadContext) {
-        /// The queue whose operations the worker ran last. Releasing it may run foreign code, which may wait. So the worker must not
-        /// release it while it counts as searching or parked.
-        var last: OperationQueue.Core?
-        /// Set while the worker stands by at `last`.
-        var standby: Standby?
         var trials = Standby.Trials()
-        /// Whether the worker's last turn has ended although its queue had more operations.
-        var turnWasFull = false
-        /// A worker spins once before it parks.
         var maySpin = true
         while true {
-            // Jobs may take long, or wait for operations of the queue.
-            if inbox.hasJobs, standby.take() != nil { last?.scheduleIfRunnable() }
             runJobs()
-            switch engine.next(for: self, maySpin: maySpin, standsBy: standby != nil) {
+            switch engine.next(for: self, maySpin: maySpin) {
             case .serve(let core, let group, let wake):
                 engine.perform(wake)
-                if standby.take() != nil { last?.scheduleIfRunnable() }
-                let isOther = last.map { $0 !== core } ?? false
-                if isOther {
-                    // Releasing the previous queue may run code that waits for an operation of the new queue. That wait schedules the new
-                    // queue for other workers, because this thread already serves it.
-                    core.acknowledgeScheduling()
-                    context.whileServing(core) { last = nil }
+                if group == .foreground, self.group == group {
+                    serveOrStandBy(at: core, &trials, context)
+                } else {
+                    trials = Standby.Trials()
+                    _ = serve(core, as: group, context)
                 }
-                let isUsual = group == self.group && group == .foreground
-                let tries = isUsual && !isOther && trials.isDue(wasRefused: isRefused(context), wasFull: turnWasFull)
-                context.refusals = 0
-                standby = tries ? Standby(at: core, refusedTurns: trials.refusedTurns) : nil
-                turnWasFull = standby == nil && serve(core, as: group, context, arriving: !isOther)
-                last = isUsual ? core : nil
-                maySpin = standby == nil
+                maySpin = true
             case .spin:
-                (trials, context.refusals) = (Standby.Trials(), 0)
+                trials = Standby.Trials()
                 parker.spinning.spin { isNeeded }
                 maySpin = false
             case .park(let wake):
                 engine.perform(wake)
-                if let core = last, let current = standby {
-                    if !standBy(current, at: core, context) { (standby, maySpin) = (nil, true) }
-                    if !current.isFast { trials.keysAreHeldForLong() }
-                    break
-                }
-                (trials, context.refusals) = (Standby.Trials(), 0)
-                if last != nil {
-                    engine.perform(engine.pool.withLock { $0.cancelPark(self) })
-                    last = nil
-                    break
-                }
+                trials = Standby.Trials()
                 engine.reportStall()
                 if park() { return }
                 maySpin = true
-            case .end:
-                if standby != nil { last?.scheduleIfRunnable() }
-                return
+            case .end: return
             }
         }
     }
@@ -163,25 +158,31 @@ public final class Worker: @unchecked Sendable {
         inbox.runJobs()
     }
 
-    /// Runs operations of the queue until it has none left, or until the worker's turn is over. Returns true in the second case.
-    ///
-    /// - Parameter arriving: whether the worker was scheduled to the queue.
-    @discardableResult
-    func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) -> Bool {
-        context.whileServing(core) { serveTurn(core, as: group, context, arriving: arriving) }
+    /// Serves the queue, to which the worker was scheduled, unless another worker runs its operations so fast that this one would slow it down.
+    private func serveOrStandBy(at core: OperationQueue.Core, _ trials: inout Standby.Trials, _ context: ThreadContext) {
+        if trials.isDue(at: core), let standby = Standby(at: core, refusedTurns: trials.refusedTurns) {
+            let serves = standBy(standby, at: core)
+            if !standby.isFast { trials.keysAreHeldForLong() }
+            if !serves { return trials.turnHasEnded(at: core, isFull: false, isRefused: false) }
+            // Some workers may have returned from waits, so that enough are awake without this one. The queue is scheduled for them.
+            if engine.pool.withLock({ $0.hasTooManyAwake }) { return engine.schedule(core, on: .foreground) }
+            _ = serve(core, as: .foreground, context)
+            return trials.turnHasEnded(at: core, isFull: false, isRefused: isRefused(context))
+        }
+        let isFull = serve(core, as: .foreground, context)
+        trials.turnHasEnded(at: core, isFull: isFull, isRefused: isRefused(context))
     }
 
-    /// Serves a queue at which the worker has stood by.
-    func arrive(at core: OperationQueue.Core, _ context: ThreadContext) {
-        let (isNeeded, wake) = engine.pool.withLock { (!$0.hasTooManyAwake, $0.endSearching(self)) }
-        engine.perform(wake)
-        // Some workers may have returned from waits, so that enough are awake without this one. The queue is scheduled for them.
-        if isNeeded { serve(core, as: .foreground, context, arriving: true) } else { engine.schedule(core, on: .foreground) }
+    /// Runs operations of the queue, to which the worker was scheduled, until it has none left, or until the worker's turn is over. Returns true in
+    /// the second case.
+    private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) -> Bool {
+        context.refusals = 0
+        return context.whileServing(core) { serveTurn(core, as: group, context) }
     }
 
     @inline(__always)
-    private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext, arriving: Bool) -> Bool {
-        var next = unsafe core.take(arriving: arriving, by: group)
+    private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) -> Bool {
+        var next = unsafe core.take(arriving: true, by: group)
         var left = Worker.turn
         while let operation = unsafe next {
             left -= 1
@@ -235,9 +236,9 @@ public final class Worker: @unchecked Sendable {
 }
 
 extension Engine {
-    func next(for worker: Worker, maySpin: Bool, standsBy: Bool) -> Pool.Next {
+    func next(for worker: Worker, maySpin: Bool) -> Pool.Next {
         pool.withLock { pool in
-            let next = pool.next(for: worker, maySpin: maySpin, standsBy: standsBy)
+            let next = pool.next(for: worker, maySpin: maySpin)
             let hasScheduled = pool.hasScheduled
             if hasWork.load(ordering: .relaxed) != hasScheduled { hasWork.store(hasScheduled, ordering: .relaxed) }
             return next

@@ -64,7 +64,8 @@ extension OperationQueue {
         var executor: (any OperationExecutor)?
         /// The total number of operations that the user expects. See `OperationQueueProgress.totalUnitCount`.
         var expected = 0
-        private let restOfTheLine: Int = 0
+        /// Fills the cache line, so that `running`, which workers change, is on the next one. A new field above takes its size off this one.
+        private let padding: Int = 0
 
         // Fields that workers change, and producers only for operations that are not ready. They start on a further cache line.
 
