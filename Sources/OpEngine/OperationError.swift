@@ -59,6 +59,8 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case memberFailed(group: String, member: String, error: any Error)
     /// The operation executed longer than its `timeout`. Recorded as its `error`.
     case timedOut(operation: String, limit: Duration)
+    /// An observer asked for a property of which it would never be told. `observable` has those that can be observed.
+    case cannotBeObserved(property: String, object: String, observable: [String])
     /// The result of an `InvocationOperation` was requested, but the operation was cancelled.
     case invocationOperationCancelled(operation: String)
     /// The result of an `InvocationOperation` was requested, but its method returns nothing.
@@ -127,6 +129,9 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
             "\(member) in \(group) has failed: \(error)"
         case .timedOut(let operation, let limit):
             "\(operation) took longer than \(limit)"
+        case .cannotBeObserved(let property, let object, let observable):
+            "'\(property)' of \(object) cannot be observed: \(observable.joined(separator: ", ")) can, and what a subclass declares and "
+                + "announces, as \\Subclass.property or by a string"
         case .invocationOperationCancelled(let operation):
             "\(operation) has no result: it was cancelled; look at isCancelled before asking"
         case .invocationOperationVoidResult(let operation):

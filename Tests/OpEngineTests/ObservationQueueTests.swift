@@ -88,6 +88,48 @@ import Testing
         token.invalidate()
     }
 
+    @Test func theProgressOfAQueueIsObservedAlsoThroughTheQueue() {
+        // Safety: nothing is added.
+        final class Subclass: OperationQueue, @unchecked Sendable {}
+        let engine = Engine(workerCount: 1)
+        let queue = Subclass(engine: engine)
+        let (direct, inherited, own, byString) = (Log<String>(), Log<String>(), Log<String>(), Log<String>())
+        func told<Object, Value>(_ log: Log<String>, _ name: String) -> @Sendable (Object, KeyValueObservedChange<Value>) -> Void {
+            { _, change in if "\(change.oldValue!)" != "\(change.newValue!)" { log.append("\(name) \(change.newValue!)") } }
+        }
+        func toldByString(_ name: String) -> @Sendable (KeyValueObservedChange<any Sendable>) -> Void {
+            { change in
+                let new = (change.newValue as? Double).map { "\($0)" } ?? "\(change.newValue as! Bool)"
+                if new != ((change.oldValue as? Double).map { "\($0)" } ?? "\(change.oldValue as! Bool)") {
+                    byString.append("\(name) \(new)")
+                }
+            }
+        }
+        let options: KeyValueObservingOptions = [.old, .new]
+        let tokens = [
+            queue.progress.observe(\.totalUnitCount, options: options, changeHandler: told(direct, "total")),
+            queue.progress.observe(\.completedUnitCount, options: options, changeHandler: told(direct, "completed")),
+            queue.progress.observe(\.fractionCompleted, options: options, changeHandler: told(direct, "fraction")),
+            queue.progress.observe(\.isFinished, options: options, changeHandler: told(direct, "finished")),
+            queue.progress.observe(\.isIndeterminate, options: options, changeHandler: told(direct, "indeterminate")),
+            queue.observe(\.progress.fractionCompleted, options: options, changeHandler: told(inherited, "fraction")),
+            queue.observe(\.progress.isFinished, options: options, changeHandler: told(inherited, "finished")),
+            queue.observe(\Subclass.progress.fractionCompleted, options: options, changeHandler: told(own, "fraction")),
+            queue.observe(\Subclass.progress.isFinished, options: options, changeHandler: told(own, "finished")),
+            queue.observe(keyPath: "progress.fractionCompleted", options: options, changeHandler: toldByString("fraction")),
+            queue.observe(keyPath: "progress.isFinished", options: options, changeHandler: toldByString("finished")),
+        ]
+        queue.progress.totalUnitCount = 2
+        queue.addOperations([BlockOperation {}, BlockOperation {}], waitUntilFinished: true)
+        #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(
+            direct.entries == [
+                "total 2", "indeterminate false", "completed 1", "fraction 0.5", "completed 2", "finished true", "fraction 1.0",
+            ])
+        for log in [inherited, own, byString] { #expect(log.entries == ["fraction 0.5", "finished true", "fraction 1.0"]) }
+        for token in tokens { token.invalidate() }
+    }
+
     @Test func aTotalThatIsSetHoldsUntilMoreWasAdded() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         queue.progress.totalUnitCount = 2

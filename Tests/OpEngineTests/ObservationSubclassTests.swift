@@ -151,7 +151,7 @@ private final class FinishedElsewhere: Operation, @unchecked Sendable {
         }
         operation.countByName()
         operation.countByPath()
-        #expect(log.entries == ["name -1 0", "name 0 1", "path 1 2 2"])
+        #expect(log.entries == ["name -1 0", "name 0 1", "path 0 1 1", "path 1 2 2", "name 1 2"])
         byName.invalidate()
         byPath.invalidate()
     }

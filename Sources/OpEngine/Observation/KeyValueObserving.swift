@@ -27,4 +27,36 @@ extension KeyValueObserving {
             return read(object)
         }
     }
+
+    /// `key`, the key of `keyPath`, if an observer may be told of its changes. Traps otherwise, so that no observer waits in vain.
+    ///
+    /// - Parameters:
+    ///   - isInherited: whether the key path begins at the engine's class, so that no subclass declares the property.
+    ///   - properties: properties of the engine's class, with their names.
+    static func checked(
+        _ key: ObservedKey, _ keyPath: PartialKeyPath<Self>, isInherited: Bool, of object: String, among observable: [String],
+        not properties: [(name: String, keyPath: PartialKeyPath<Self>)]
+    ) -> ObservedKey {
+        guard case .path = key else { return key }
+        let leadsFurther = keyPath.stepCount > (\Self.self as PartialKeyPath<Self>).stepCount
+        let known = properties.first { $0.keyPath == keyPath }?.name
+        guard let name = known ?? (leadsFurther || isInherited ? "\(keyPath)" : nil) else { return key }
+        trap(OperationError.cannotBeObserved(property: name, object: object, observable: observable))
+    }
+}
+
+extension AnyKeyPath {
+    /// How many properties and unwrapped optionals the path leads through. That is part of what it prints, with types in parentheses.
+    fileprivate var stepCount: Int {
+        var (depth, count) = (0, 0)
+        for character in "\(self)" {
+            switch character {
+            case "(": depth += 1
+            case ")": depth -= 1
+            case ".", "?", "!": if depth == 0 { count += 1 }
+            default: break
+            }
+        }
+        return count
+    }
 }

@@ -46,6 +46,11 @@ extension Mailbox {
             (self.key, self.new, isAlwaysTold) = (key, new, false)
             old = announcement.map { ($0.old, $0.sequence) }
         }
+
+        /// The value of `key` may depend on what a subclass has changed.
+        init(of key: ObservedKey, perhapsTo new: any Sendable, isAlwaysTold: Bool) {
+            (self.key, self.new, self.isAlwaysTold) = (key, new, isAlwaysTold)
+        }
     }
 
     /// A call of `willChangeValue` without its `didChangeValue` so far.
@@ -80,6 +85,18 @@ extension Mailbox {
         var isIdle: Bool { registrations.isEmpty && subscribing == 0 && tracedCore == nil && taken == entries.count }
 
         func wants(_ key: ObservedKey) -> Bool { registrations.contains { $0.key == key } }
+
+        /// One observer of each observed key except `key`, those of `isFinished` last.
+        func observers(exceptOf key: ObservedKey) -> [Registration] {
+            var keys: Set = [key]
+            let others = registrations.filter { keys.insert($0.key).inserted }
+            return others.filter { $0.key != .isFinished } + others.filter { $0.key == .isFinished }
+        }
+
+        /// Whether an observer of `key` receives old values, or calls before changes.
+        func wantsOldValue(of key: ObservedKey) -> Bool {
+            registrations.contains { $0.key == key && !$0.options.isDisjoint(with: [.old, .prior]) }
+        }
 
         // MARK: Subscribing
 
@@ -144,6 +161,12 @@ extension Mailbox {
                 touch()
             }
             return announcement
+        }
+
+        /// Records that the value of `key` may have become `new`, unless a subclass is about to announce that.
+        mutating func mayHaveChanged(_ key: ObservedKey, to new: any Sendable, isAlwaysTold: Bool) {
+            if announcements.contains(where: { $0.key == key }) { return touch() }
+            record(.change(Change(of: key, perhapsTo: new, isAlwaysTold: isAlwaysTold)))
         }
 
         // MARK: Delivering

@@ -9,10 +9,15 @@ import CPlatform
     // Safety: `@unchecked Sendable` because `state` has a lock, and `owner` is weak and written once, before the mailbox is shared.
     let state: Guarded<State>
     private(set) weak var owner: AnyObject?
+    /// The owner's class, if it may declare dependent keys.
+    private let declaring: (any DeclaringDependentKeys.Type)?
 
-    /// - Parameter overridden: the flags for which the owner's class has its own getters.
-    init(owner: AnyObject, overridden: Set<ObservedKey> = []) {
+    /// - Parameters:
+    ///   - overridden: the flags for which the owner's class has its own getters.
+    ///   - declaring: the owner's class, if it may declare dependent keys.
+    init(owner: AnyObject, overridden: Set<ObservedKey> = [], declaring: (any DeclaringDependentKeys.Type)? = nil) {
         self.owner = owner
+        self.declaring = declaring
         state = Guarded(State(overridden: overridden))
     }
 
@@ -64,16 +69,56 @@ import CPlatform
 
     // MARK: Announcements
 
+    /// Records the announcement, and that of the keys which depend on `key`.
     func willChange(_ key: ObservedKey, read: () -> any Sendable) {
-        let old = Mailbox.asRecorded(read)
-        let forgotten = state.withLock { $0.willChange(key, old: old, thread: cplatform_thread_id()) }
-        withExtendedLifetime(forgotten) {}
+        recordWillChange(key, old: Mailbox.asRecorded(read))
+        for observer in dependents(of: key) where isDeclared(observer.key, toDependOn: key) {
+            // The getter may announce changes itself, so it is asked only if necessary.
+            let (isWanted, known) = state.withLock { ($0.wantsOldValue(of: observer.key), observer.last) }
+            recordWillChange(observer.key, old: isWanted ? value(for: observer) ?? known : known)
+        }
         deliver()
     }
 
-    /// Records the change. The caller must call `deliver`.
+    /// Records the change, and that of the keys which depend on `key`. The caller must call `deliver`.
     func didChange(_ key: ObservedKey, read: () -> any Sendable) {
-        let new = Mailbox.asRecorded(read)
+        recordDidChange(key, to: Mailbox.asRecorded(read))
+        for observer in dependents(of: key) {
+            guard let new = value(for: observer) else { continue }
+            if isDeclared(observer.key, toDependOn: key) {
+                recordDidChange(observer.key, to: new)
+            } else {
+                // A subclass may evaluate its conditions whenever it may have become ready.
+                let mayBecomeReady = observer.key == .isReady && (owner as? Operation)?.loadState().has(Operation.State.started) == false
+                state.withLock { $0.mayHaveChanged(observer.key, to: new, isAlwaysTold: mayBecomeReady) }
+            }
+        }
+    }
+
+    /// One observer of each key whose value may depend on that of `key`: because the class declares it, or because the values of both keys
+    /// are those of a subclass, which may declare it in a way that cannot be found.
+    private func dependents(of key: ObservedKey) -> [Registration] {
+        let (others, overridden) = state.withLock { ($0.observers(exceptOf: key), $0.overridden) }
+        return others.filter { observer in
+            key.isOfSubclass && (observer.key.isOfSubclass || overridden.contains(observer.key))
+                || isDeclared(observer.key, toDependOn: key)
+        }
+    }
+
+    private func isDeclared(_ key: ObservedKey, toDependOn other: ObservedKey) -> Bool {
+        declaring.map { DependentKeys.keys(affecting: key, in: $0).contains(other) } ?? false
+    }
+
+    private func value(for observer: Registration) -> (any Sendable)? {
+        owner.map { owner in Mailbox.asRecorded { observer.read(owner) } }
+    }
+
+    private func recordWillChange(_ key: ObservedKey, old: any Sendable) {
+        let forgotten = state.withLock { $0.willChange(key, old: old, thread: cplatform_thread_id()) }
+        withExtendedLifetime(forgotten) {}
+    }
+
+    private func recordDidChange(_ key: ObservedKey, to new: any Sendable) {
         // Release outside the lock: the announcement may hold the last reference to the old value, whose `deinit` is foreign code.
         let announcement = state.withLock { $0.didChange(key, new: new, thread: cplatform_thread_id()) }
         withExtendedLifetime(announcement) {}

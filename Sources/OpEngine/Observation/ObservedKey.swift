@@ -4,7 +4,7 @@ enum ObservedKey: Hashable, @unchecked Sendable {
     case isCancelled, isAsynchronous, isExecuting, isFinished, isReady
     case dependencies, queuePriority, completionBlock, name
     case operations, operationCount, isSuspended, maxConcurrentOperationCount
-    case totalUnitCount, completedUnitCount, fractionCompleted
+    case progress(OperationQueueProgress.Property)
     /// A subclass's property that is announced by a string.
     case named(String)
     /// A subclass's property that is announced by a key path.
@@ -13,6 +13,23 @@ enum ObservedKey: Hashable, @unchecked Sendable {
     /// The key for a string. Accepts both spellings of Foundation's flags.
     init(_ string: String) {
         self = ObservedKey.known[string] ?? .named(string)
+    }
+
+    /// The strings that mean this key. None if a subclass announces the key by a key path.
+    var names: [String] {
+        switch self {
+        case .named(let name): [name]
+        case .path: []
+        default: ObservedKey.known.filter { $0.value == self }.map(\.key)
+        }
+    }
+
+    /// Whether the key is that of a subclass.
+    var isOfSubclass: Bool {
+        switch self {
+        case .named, .path: true
+        default: false
+        }
     }
 
     /// Whether the key is that of a flag of an operation which changes.
@@ -34,13 +51,20 @@ enum ObservedKey: Hashable, @unchecked Sendable {
         "operations": .operations, "operationCount": .operationCount,
         "isSuspended": .isSuspended, "suspended": .isSuspended,
         "maxConcurrentOperationCount": .maxConcurrentOperationCount,
-        "totalUnitCount": .totalUnitCount, "completedUnitCount": .completedUnitCount, "fractionCompleted": .fractionCompleted,
+        "progress.totalUnitCount": .progress(.totalUnitCount), "progress.completedUnitCount": .progress(.completedUnitCount),
+        "progress.fractionCompleted": .progress(.fractionCompleted), "progress.isFinished": .progress(.isFinished),
+        "progress.isIndeterminate": .progress(.isIndeterminate),
     ]
 }
 
-/// Whether two values have the same `Equatable` type and are equal.
+/// Whether two values have the same `Equatable` type and are equal, or are both nil.
 func areEqual(_ left: any Sendable, _ right: any Sendable) -> Bool {
     func compare<Value: Equatable>(_ left: Value) -> Bool { (right as? Value) == left }
-    guard let left = left as? any Equatable else { return false }
+    guard let left = left as? any Equatable else { return isNil(left) && isNil(right) }
     return compare(left)
+}
+
+private func isNil(_ value: any Sendable) -> Bool {
+    let mirror = Mirror(reflecting: value)
+    return mirror.displayStyle == .optional && mirror.children.isEmpty
 }

@@ -7,7 +7,11 @@ extension Operation {
         lock.withLock {
             let extras = ensureRareExtras()
             // Written once, so that a thread that sees the `observed` flag reads the mailbox without the lock.
-            let mailbox = extras.mailbox ?? Mailbox(owner: self, overridden: OverriddenMethods.flags(of: self))
+            let mailbox =
+                extras.mailbox
+                ?? Mailbox(
+                    owner: self, overridden: OverriddenMethods.flags(of: self),
+                    declaring: OverriddenMethods.declaresDependentKeys(self) ? type(of: self) : nil)
             if extras.mailbox == nil { extras.mailbox = mailbox }
             mailbox.state.withLock { box in
                 prepare(&box)

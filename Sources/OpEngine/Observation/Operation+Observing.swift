@@ -3,7 +3,12 @@ extension KeyValueObserving where Self: Operation {
     ///
     /// The flags, `dependencies`, `queuePriority`, `completionBlock` and `name` are observable, even if a subclass overrides them and
     /// announces their changes. So is any property that a subclass announces with `willChangeValue(for:)` and `didChangeValue(for:)`.
-    /// Subscribing and reading the initial value are one step, so no change is missed or delivered twice.
+    /// Traps with the name of any other property, and of a path that leads further. Subscribing and reading the initial value are one step, so
+    /// no change is missed or delivered twice.
+    ///
+    /// A change is told whenever the value may have changed, also if it has not: the subclass has announced it, or the superclass's flag has
+    /// changed. An announcement of a key that the class does not declare (see `keyPathsForValuesAffectingValue(forKey:)`) is one of `isReady`
+    /// too, until the operation starts, and of the other overridden flags and properties of the subclass if their values have changed.
     ///
     /// All changes of one operation are delivered in the order in which they happened, one at a time. At the end, `isExecuting` comes
     /// before `isFinished`. The handler runs on the thread that made the change, or on a thread that is delivering an earlier change of the
@@ -14,7 +19,7 @@ extension KeyValueObserving where Self: Operation {
         _ keyPath: KeyPath<Operation, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        subscribe(Operation.observedKey(keyPath), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
+        subscribe(Operation.observableKey(keyPath, isInherited: true), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
     }
 
     /// Observes a property of a subclass. Otherwise like the method above.
@@ -23,7 +28,7 @@ extension KeyValueObserving where Self: Operation {
         _ keyPath: KeyPath<Self, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        subscribe(Self.observedKey(keyPath), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
+        subscribe(Self.observableKey(keyPath, isInherited: false), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
     }
 
     /// Observes a property that is named by a string, in either spelling of flags. The values come from `value(forKey:)`.
@@ -32,6 +37,9 @@ extension KeyValueObserving where Self: Operation {
         changeHandler: @escaping @Sendable (KeyValueObservedChange<any Sendable>) -> Void
     ) -> KeyValueObservation {
         let handler: @Sendable (Self, KeyValueObservedChange<any Sendable>) -> Void = { _, change in changeHandler(change) }
+        if ["qualityOfService", "threadPriority"].contains(keyPath) {
+            trap(OperationError.cannotBeObserved(property: keyPath, object: "an operation", observable: observableNames))
+        }
         return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { $0.value(forKey: keyPath) }
     }
 
@@ -79,6 +87,19 @@ extension KeyValueObserving where Self: Operation {
         openMailbox { $0.subscribing += 1 }.subscribe(key, options, of: self, read: Self.untyped(read), handler: handler)
     }
 
+    private static func observableKey(_ keyPath: PartialKeyPath<Self>, isInherited: Bool) -> ObservedKey {
+        checked(
+            observedKey(keyPath), keyPath, isInherited: isInherited, of: "an operation", among: observableNames,
+            not: [
+                ("qualityOfService", \Self.qualityOfService), ("description", \Self.description), ("hash", \Self.hash),
+                ("debugDescription", \Self.debugDescription), ("queue", \Self.queue), ("error", \Self.error),
+                ("outcome", \Self.outcome), ("dependencyPolicy", \Self.dependencyPolicy), ("group", \Self.group),
+                ("attempt", \Self.attempt), ("retryPolicy", \Self.retryPolicy), ("exclusiveKeys", \Self.exclusiveKeys),
+                ("needs", \Self.needs), ("attemptErrors", \Self.attemptErrors), ("whyNotRunning", \Self.whyNotRunning),
+                ("name", \Self.name), ("dependencies", \Self.dependencies), ("queuePriority", \Self.queuePriority),
+            ])
+    }
+
     /// Maps key paths to inherited properties to keys. Such a key path differs from the one to the same property of the base class.
     private static func observedKey(_ keyPath: PartialKeyPath<Self>) -> ObservedKey {
         switch keyPath {
@@ -95,6 +116,10 @@ extension KeyValueObserving where Self: Operation {
         }
     }
 }
+
+private let observableNames = [
+    "isCancelled", "isAsynchronous", "isExecuting", "isFinished", "isReady", "dependencies", "queuePriority", "completionBlock", "name",
+]
 
 extension Operation {
     /// The value of a base class's property. Nil for other keys.

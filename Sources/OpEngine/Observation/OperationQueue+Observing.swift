@@ -3,14 +3,14 @@ import Synchronization
 extension KeyValueObserving where Self: OperationQueue {
     /// Calls `changeHandler` when the property changes, until the returned token is invalidated or deallocated.
     ///
-    /// Observable properties are `operations`, `operationCount`, `isSuspended`, `maxConcurrentOperationCount`, `name`, and those that a
-    /// subclass announces. The changes of one queue are delivered in order, one at a time, with no lock held, and on the same threads as
+    /// Observable properties are `operations`, `operationCount`, `isSuspended`, `maxConcurrentOperationCount`, `name`, those of `progress`,
+    /// such as `\.progress.fractionCompleted`, and those that a subclass announces. Traps with the name of any other. The changes of one queue are delivered in order, one at a time, with no lock held, and on the same threads as
     /// those of operations. Observing `operations` costs O(operations) for each change.
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<OperationQueue, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        subscribe(OperationQueue.observedKey(keyPath), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
+        subscribe(OperationQueue.observableKey(keyPath, isInherited: true), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
     }
 
     /// Observes a property of a subclass. Otherwise like the method above.
@@ -19,7 +19,7 @@ extension KeyValueObserving where Self: OperationQueue {
         _ keyPath: KeyPath<Self, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        subscribe(Self.observedKey(keyPath), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
+        subscribe(Self.observableKey(keyPath, isInherited: false), options, Self.untyped(changeHandler)) { $0[keyPath: keyPath] }
     }
 
     /// Observes a property that is named by a string, in either spelling of flags. The values come from `value(forKey:)`.
@@ -28,7 +28,11 @@ extension KeyValueObserving where Self: OperationQueue {
         changeHandler: @escaping @Sendable (KeyValueObservedChange<any Sendable>) -> Void
     ) -> KeyValueObservation {
         let handler: @Sendable (Self, KeyValueObservedChange<any Sendable>) -> Void = { _, change in changeHandler(change) }
-        return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { $0.value(forKey: keyPath) }
+        let key = ObservedKey(keyPath)
+        if key.isOfSubclass, ["progress", "qualityOfService", "underlyingQueue"].contains(keyPath) || keyPath.hasPrefix("progress.") {
+            trap(OperationError.cannotBeObserved(property: keyPath, object: "a queue", observable: observableNames))
+        }
+        return subscribe(key, options, Self.untyped(handler)) { $0.value(forKey: keyPath) }
     }
 
     /// Announces that a property of a subclass is about to change.
@@ -46,9 +50,25 @@ extension KeyValueObserving where Self: OperationQueue {
         _ key: ObservedKey, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler,
         read: @escaping (Self) -> any Sendable
     ) -> KeyValueObservation {
+        if case .progress(let property) = key {
+            return progress.subscribe(property, options) { [weak self] _, notice in
+                if let self { handler(self, notice) }
+            }
+        }
         let mailbox = openObservation().mailbox
         mailbox.state.withLock { $0.subscribing += 1 }
         return mailbox.subscribe(key, options, of: self, read: Self.untyped(read), handler: handler)
+    }
+
+    private static func observableKey(_ keyPath: PartialKeyPath<Self>, isInherited: Bool) -> ObservedKey {
+        checked(
+            observedKey(keyPath), keyPath, isInherited: isInherited, of: "a queue", among: observableNames,
+            not: [
+                ("qualityOfService", \Self.qualityOfService), ("underlyingQueue", \Self.underlyingQueue), ("progress", \Self.progress),
+                ("description", \Self.description), ("debugDescription", \Self.debugDescription), ("hash", \Self.hash),
+                ("engine", \Self.engine), ("dependencyPolicy", \Self.dependencyPolicy), ("rateLimit", \Self.rateLimit),
+                ("maxPendingOperationCount", \Self.maxPendingOperationCount), ("name", \Self.name), ("operations", \Self.operations),
+            ])
     }
 
     /// Maps key paths to inherited properties to keys. Such a key path differs from the one to the same property of the base class.
@@ -59,10 +79,14 @@ extension KeyValueObserving where Self: OperationQueue {
         case \Self.isSuspended: .isSuspended
         case \Self.maxConcurrentOperationCount: .maxConcurrentOperationCount
         case \Self.name: .name
-        default: .path(keyPath)
+        default: OperationQueueProgress.Property(keyPath, from: \Self.progress).map { .progress($0) } ?? .path(keyPath)
         }
     }
 }
+
+private let observableNames =
+    ["operations", "operationCount", "isSuspended", "maxConcurrentOperationCount", "name"]
+    + OperationQueueProgress.Property.allCases.map { "progress.\($0.rawValue)" }
 
 extension BeyondFoundation where Self: OperationQueue {
     /// Calls `body` after all changes up to now have been delivered to observers: immediately, or on the thread that delivers them.
@@ -116,6 +140,7 @@ extension OperationQueue {
         case .isSuspended: isSuspended
         case .maxConcurrentOperationCount: maxConcurrentOperationCount
         case .name: name
+        case .progress(let property): progress.value(of: property)
         default: nil
         }
     }
@@ -136,25 +161,60 @@ extension OperationQueue {
 }
 
 extension OperationQueueProgress {
-    /// Calls `changeHandler` when `totalUnitCount`, `completedUnitCount` or `fractionCompleted` changes, until the returned token is
-    /// invalidated or deallocated. Order and threads are the same as for the queue's properties.
+    /// The properties, all of which can be observed.
+    enum Property: String, CaseIterable {
+        case totalUnitCount, completedUnitCount, fractionCompleted, isFinished, isIndeterminate
+
+        /// The property to which `keyPath` leads, from an object whose progress is at `progress`.
+        init?<Root>(_ keyPath: PartialKeyPath<Root>, from progress: PartialKeyPath<Root>) {
+            guard let found = Property.allCases.first(where: { progress.appending(path: $0.keyPath) == keyPath }) else { return nil }
+            self = found
+        }
+
+        private var keyPath: PartialKeyPath<OperationQueueProgress> {
+            switch self {
+            case .totalUnitCount: \.totalUnitCount
+            case .completedUnitCount: \.completedUnitCount
+            case .fractionCompleted: \.fractionCompleted
+            case .isFinished: \.isFinished
+            case .isIndeterminate: \.isIndeterminate
+            }
+        }
+    }
+
+    /// Calls `changeHandler` when the property changes, until the returned token is invalidated or deallocated. Order and threads are the
+    /// same as for the queue's properties.
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<OperationQueueProgress, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (OperationQueueProgress, KeyValueObservedChange<Value>) -> Void
     ) -> KeyValueObservation {
-        let key: ObservedKey =
-            switch keyPath {
-            case \.totalUnitCount: .totalUnitCount
-            case \.completedUnitCount: .completedUnitCount
-            case \.fractionCompleted: .fractionCompleted
-            default: .path(keyPath)
-            }
+        guard let property = Property(keyPath, from: \.self) else {
+            trap(
+                OperationError.cannotBeObserved(
+                    property: "\(keyPath)", object: "a queue's progress", observable: Property.allCases.map(\.rawValue)))
+        }
+        return subscribe(property, options, Self.untyped(changeHandler))
+    }
+
+    func subscribe(
+        _ property: Property, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler
+    ) -> KeyValueObservation {
         // If the queue object has been deallocated, nothing changes any more.
         let mailbox = core.queue?.openObservation().progress ?? Mailbox(owner: self)
         mailbox.state.withLock { $0.subscribing += 1 }
         // Nobody may have observed the fraction until now.
         core.recordFractionOfGroups()
         return mailbox.subscribe(
-            key, options, of: self, read: Self.untyped { $0[keyPath: keyPath] }, handler: Self.untyped(changeHandler))
+            .progress(property), options, of: self, read: Self.untyped { $0.value(of: property) }, handler: handler)
+    }
+
+    func value(of property: Property) -> any Sendable {
+        switch property {
+        case .totalUnitCount: totalUnitCount
+        case .completedUnitCount: completedUnitCount
+        case .fractionCompleted: fractionCompleted
+        case .isFinished: isFinished
+        case .isIndeterminate: isIndeterminate
+        }
     }
 }

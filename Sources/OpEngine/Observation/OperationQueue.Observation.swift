@@ -9,7 +9,7 @@ extension OperationQueue {
         private let fraction = Guarded<Double?>(nil)
 
         init(queue: OperationQueue) {
-            mailbox = Mailbox(owner: queue)
+            mailbox = Mailbox(owner: queue, declaring: type(of: queue))
             progress = Mailbox(owner: queue.progress)
         }
 
@@ -30,22 +30,26 @@ extension OperationQueue {
 
         /// Records a change of the progress. The caller holds the queue's lock. With groups, `recordFraction` follows.
         func recordProgress(old: OperationQueueProgress.Counts, new: OperationQueueProgress.Counts, hasGroups: Bool) {
-            progress.record(.totalUnitCount, old: old.total, new: new.total)
-            progress.record(.completedUnitCount, old: old.completed, new: new.completed)
-            if !hasGroups { progress.record(.fractionCompleted, old: old.fraction, new: new.fraction) }
+            progress.record(.progress(.totalUnitCount), old: old.total, new: new.total)
+            progress.record(.progress(.completedUnitCount), old: old.completed, new: new.completed)
+            if old.isFinished != new.isFinished { progress.record(.progress(.isFinished), old: old.isFinished, new: new.isFinished) }
+            if (old.total == 0) != (new.total == 0) {
+                progress.record(.progress(.isIndeterminate), old: old.total == 0, new: new.total == 0)
+            }
+            if !hasGroups { progress.record(.progress(.fractionCompleted), old: old.fraction, new: new.fraction) }
         }
 
         /// From now on the queue has groups, and `recordFraction` records the fraction, which is `current` now.
         func expectGroups(at current: Double) { fraction.withLock { last in if last == nil { last = current } } }
 
         /// Whether somebody observes the fraction, or is about to.
-        var wantsFraction: Bool { progress.state.withLock { $0.wants(.fractionCompleted) || $0.subscribing > 0 } }
+        var wantsFraction: Bool { progress.state.withLock { $0.wants(.progress(.fractionCompleted)) || $0.subscribing > 0 } }
 
         /// Records the fraction of a queue with groups. The caller holds no lock of a queue, so that `read` may take those of the groups.
         func recordFraction(_ read: () -> Double) {
             fraction.withLock { last in
                 let new = read()
-                if new != last { progress.record(.fractionCompleted, old: last ?? 0, new: new) }
+                if new != last { progress.record(.progress(.fractionCompleted), old: last ?? 0, new: new) }
                 last = new
             }
         }

@@ -36,7 +36,7 @@
 
     /// Whether all operations that were added or are expected have finished. False if there were none.
     public var isFinished: Bool {
-        core.state.withLock { $0.progress.total > 0 && $0.progress.completed == $0.progress.total }
+        core.state.withLock { $0.progress.isFinished }
     }
 
     /// Whether the total is unknown because nothing was added and nothing is expected.
@@ -50,6 +50,7 @@
 
         var total: Int64 { Int64(max(added, expected)) }
         var completed: Int64 { Int64(added - unfinished) }
+        var isFinished: Bool { total > 0 && completed == total }
         var fraction: Double { total == 0 ? 0 : Double(completed) / Double(total) }
     }
 }

@@ -19,15 +19,18 @@ extension Operation {
 
     /// Acts on an announced change.
     func react(toChangeOf key: ObservedKey) {
-        switch key {
-        case .isFinished:
-            if !loadState().has(State.finished) && isFinished { end() }
-        case .isReady:
-            becomeReady()
-        case .queuePriority: if OverriddenMethods.hasOwnSettings(self) { adoptOwnSettings() }
-        default: break
-        }
+        if mayChange(.isReady, with: key) { becomeReady() }
+        if mayChange(.isFinished, with: key), !loadState().has(State.finished) && isFinished { end() }
+        if mayChange(.queuePriority, with: key), OverriddenMethods.hasOwnSettings(self) { adoptOwnSettings() }
         deliverChanges()
+    }
+
+    /// Whether a change of `key` may change the value of `other`: because it is the same key, because the class declares it, or because `key`
+    /// is a subclass's own. A class may declare that by a function such as `keyPathsForValuesAffectingIsFinished`, which cannot be found.
+    private func mayChange(_ other: ObservedKey, with key: ObservedKey) -> Bool {
+        key == other || key.isOfSubclass
+            || OverriddenMethods.declaresDependentKeys(self)
+                && DependentKeys.keys(affecting: other, in: type(of: self)).contains(key)
     }
 
     /// Posts the operation to its queue again if it was postponed and its getter says now that it is ready.

@@ -121,6 +121,12 @@ import Synchronization
     /// or the property is nil. Override this method to make the values of your own properties visible to observers that use strings.
     open func value(forKey key: String) -> (any Sendable)? { observedValue(ObservedKey(key)) }
 
+    /// The keys whose changes also change the value of `key`. Override this method if a subclass's value depends on other properties that the
+    /// subclass announces: an announcement of one of these counts as one of `key`. The default implementation returns an empty set.
+    ///
+    /// Called once for each class and key, on any thread, with no lock held.
+    open class func keyPathsForValuesAffectingValue(forKey key: String) -> Set<String> { [] }
+
     // MARK: Methods that are rarely overridden
 
     // The module above overrides these methods. They are hidden behind an SPI so that other subclasses may declare methods with the same

@@ -37,6 +37,9 @@ import Synchronization
         Set(getterEntries.filter { differs(address(of: operation), in: $0.entries) }.map(\.flag))
     }
 
+    /// Whether the class declares which keys depend on others.
+    static func declaresDependentKeys(_ operation: Operation) -> Bool { differs(address(of: operation), in: declarationEntries) }
+
     @inline(__always)
     private static func address(of operation: Operation) -> UInt {
         UInt(bitPattern: unsafe unsafeBitCast(type(of: operation), to: UnsafeRawPointer.self))
@@ -76,6 +79,7 @@ import Synchronization
         (.isReady, entries(of: OwnReady.self)), (.isExecuting, entries(of: OwnExecuting.self)),
         (.isFinished, entries(of: OwnFinished.self)), (.isCancelled, entries(of: OwnCancelled.self)),
     ]
+    private static let declarationEntries = entries(of: OwnDeclaration.self)
     private static let lifecycleEntries = entries(of: OwnLifecycle.self)
     private static let settingsEntries = entries(of: OwnSettings.self)
     private static let cancelEntries = entries(of: OwnCancel.self)
@@ -129,6 +133,11 @@ import Synchronization
     private final class OwnFinished: Operation, @unchecked Sendable { override var isFinished: Bool { true } }
     // Safety: as above.
     private final class OwnCancelled: Operation, @unchecked Sendable { override var isCancelled: Bool { true } }
+
+    // Safety: as above.
+    private final class OwnDeclaration: Operation, @unchecked Sendable {
+        override class func keyPathsForValuesAffectingValue(forKey key: String) -> Set<String> { [key] }
+    }
 
     // Safety: `@unchecked Sendable` because the class adds no stored properties.
     private final class OwnCancel: Operation, @unchecked Sendable {

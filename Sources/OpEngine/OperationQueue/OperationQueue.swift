@@ -208,6 +208,9 @@ open class OperationQueue: @unchecked Sendable {
     /// operation that is about to be cancelled can start because another one finishes.
     open func cancelAllOperations() { core.members().filter { !$0.isBarrier }.cancelAll() }
 
+    /// The keys whose changes also change the value of `key`, for observers. See `Operation.keyPathsForValuesAffectingValue(forKey:)`.
+    open class func keyPathsForValuesAffectingValue(forKey key: String) -> Set<String> { [] }
+
     // MARK: Identity and description
 
     /// The class and the address, in the format of Foundation's objects.
