@@ -62,18 +62,6 @@ indirect enum CodingRoute {
     var components: [Mismatch.Component] { codingPath.map { Mismatch.Component($0) } }
 }
 
-/// The position of an element, counted from 0.
-struct IndexKey: CodingKey {
-    let index: Int
-
-    init(_ index: Int) { self.index = index }
-    init?(intValue: Int) { index = intValue }
-    init?(stringValue: String) { nil }
-
-    var intValue: Int? { index }
-    var stringValue: String { "\(index)" }
-}
-
 /// Decodes one value.
 struct ValueDecoder: Decoder, SingleValueDecodingContainer {
     let value: LuaValue
