@@ -31,19 +31,21 @@ import Testing
         #expect(texts == Array(repeating: "extension", count: 4))
     }
 
-    /// The members that Foundation's classes declare, without parameters and types. `QueuePriority` is the only nested type.
+    /// The members that Foundation's classes declare or inherit, without parameters and types. `QueuePriority` is the only nested type.
     static let names: [String: Set<String>] = [
         "Operation": [
             "==", "QueuePriority", "addDependency", "cancel", "completionBlock", "debugDescription", "dependencies", "description",
             "didChangeValue", "hash", "init", "isAsynchronous", "isCancelled", "isConcurrent", "isEqual", "isExecuting", "isFinished",
-            "isReady", "main", "name", "qualityOfService", "queuePriority", "removeDependency", "start", "threadPriority", "value",
+            "isReady", "keyPathsForValuesAffectingValue", "main", "name", "qualityOfService", "queuePriority", "removeDependency", "start",
+            "threadPriority", "value",
             "waitUntilFinished", "willChangeValue",
         ],
         "BlockOperation": ["addExecutionBlock", "executionBlocks", "init", "main"],
         "OperationQueue": [
             "==", "addBarrierBlock", "addOperation", "addOperations", "cancelAllOperations", "current", "debugDescription",
-            "defaultMaxConcurrentOperationCount", "description", "didChangeValue", "hash", "init", "isEqual", "isSuspended", "main",
-            "maxConcurrentOperationCount", "name", "operationCount", "operations", "progress", "qualityOfService", "underlyingQueue",
+            "defaultMaxConcurrentOperationCount", "description", "didChangeValue", "hash", "init", "isEqual", "isSuspended",
+            "keyPathsForValuesAffectingValue", "main", "maxConcurrentOperationCount", "name", "operationCount", "operations", "progress",
+            "qualityOfService", "underlyingQueue",
             "value", "waitUntilAllOperationsAreFinished", "willChangeValue",
         ],
     ]
