@@ -44,8 +44,8 @@ import Testing
         "OperationQueue": [
             "==", "addBarrierBlock", "addOperation", "addOperations", "cancelAllOperations", "current", "debugDescription",
             "defaultMaxConcurrentOperationCount", "description", "didChangeValue", "hash", "init", "isEqual", "isSuspended",
-            "keyPathsForValuesAffectingValue", "main", "maxConcurrentOperationCount", "name", "operationCount", "operations", "progress",
-            "qualityOfService", "underlyingQueue",
+            "keyPathsForValuesAffectingValue", "main",
+            "maxConcurrentOperationCount", "name", "operationCount", "operations", "progress", "qualityOfService", "underlyingQueue",
             "value", "waitUntilAllOperationsAreFinished", "willChangeValue",
         ],
     ]

@@ -41,6 +41,24 @@ import Testing
         #expect("\(error!)" == "the underlying queue of queue q cannot be the main one: use OperationQueue.main")
     }
 
+    @Test("One call lets the main dispatch queue run the main queue's operations, which may wait for one another")
+    func theMainDispatchQueueRunsTheMainQueue() async throws {
+        engine.attachMainQueueToDispatch()
+        let main = engine.mainQueue
+        let log = Log<Bool>()
+        let outer = BlockOperation {
+            let inner = BlockOperation {
+                dispatchPrecondition(condition: .onQueue(.main))
+                log.append(OperationQueue.current === main)
+            }
+            main.addOperations([inner], waitUntilFinished: true)
+            log.append(OperationQueue.current === main)
+        }
+        main.addOperation(outer)
+        try await outer.finished()
+        #expect(log.entries == [true, true])
+    }
+
     @Test func aConcurrentQueueRunsAsManyAsTheMaximumAllows() {
         let queue = OperationQueue(engine: engine)
         queue.underlyingQueue = DispatchQueue(label: "concurrent", attributes: .concurrent)

@@ -178,8 +178,10 @@ public final class Inbox: @unchecked Sendable {
 
     private func asRunning<Result>(_ context: ThreadContext, _ body: () -> Result) -> Result {
         guard isMain else { return body() }
-        context.runningInboxes.append(self)
-        defer { context.runningInboxes.removeLast() }
+        let core = context.currentCore
+        context.mainRuns.append(ThreadContext.MainRun(inbox: self, operation: context.operation, core: core))
+        defer { context.mainRuns.removeLast() }
+        if let core, core === engine?.mainQueueCore { return core.whileNested(body) }
         return body()
     }
 

@@ -79,7 +79,7 @@ final class SimulatedWorkers: @unchecked Sendable {
             if predicate() { return .satisfied }
             if let deadline, now >= deadline { return .timedOut }
             // If the main thread's loop is further down this stack, it runs what it receives.
-            let isMainRunning = !context.runningInboxes.isEmpty
+            let isMainRunning = !context.mainRuns.isEmpty
             if isMainRunning, choose(among: 2) == 0, asMainThread({ inbox.runOne(context) }) { continue }
             if takeOne(context) { continue }
             if isMainRunning, asMainThread({ inbox.runOne(context) }) { continue }

@@ -8,8 +8,8 @@ extension BeyondFoundation where Self: Operation {
     public func tryWaitUntilFinished(until deadline: ContinuousClock.Instant? = nil) throws -> Bool {
         if hasEnded { return true }
         let context = ThreadContext.current
-        if let current = ThreadContext.currentOperation, current === self || current.isMember(of: self) {
-            throw OperationError.waitsForItself(operation: current.label)
+        if let waiting = context.firstOnStack({ operation, _ in operation === self || operation.isMember(of: self) }) {
+            throw OperationError.waitsForItself(operation: waiting.label)
         }
         // Safety: the queue of a linked operation retains itself, and this only reads a constant of it.
         let engine = withQueueCore { core in unsafe core.engine } ?? context.engine
@@ -51,14 +51,28 @@ extension Operation {
 extension ThreadContext {
     /// The parker on which this thread waits for something of `engine`: the main inbox's on the thread of the main queue, otherwise the
     /// thread's own.
-    func parker(on engine: Engine) -> Parker { engine.isMainThread ? engine.mainInbox.parker : parker }
+    func parker(on engine: Engine) -> Parker { runsMainQueue(of: engine) ? engine.mainInbox.parker : parker }
+
+    /// Whether the thread runs the main queue of `engine` while it waits: the thread of that queue, or one on which a host drains the queue.
+    private func runsMainQueue(of engine: Engine) -> Bool {
+        unsafe engine.isMainThread || worker == nil && engine.simulated == nil && mainRuns.last?.inbox === engine.mainInbox
+    }
+
+    /// The operation that fits among the innermost of this thread and those that run the main queue further down its stack. None of these
+    /// ends before the calling function returns.
+    fileprivate func firstOnStack(_ fits: (Operation, OperationQueue.Core?) -> Bool) -> Operation? {
+        if let operation, fits(operation, currentCore) { return operation }
+        // Another thread may finish an asynchronous operation while its body waits.
+        let below = mainRuns.last { run in run.operation.map { !$0.isAsynchronous && fits($0, run.core) } ?? false }
+        return below?.operation
+    }
 
     /// Waits until `isDone` returns true. Calls `register` once, with the parker that must be unparked when the result of `isDone` changes.
     func wait(
         on engine: Engine, deadline: ContinuousClock.Instant?, isDone: () -> Bool, register: (Parker) -> Void
     ) -> Inbox.Outcome {
         register(parker(on: engine))
-        if engine.isMainThread { return engine.mainInbox.run(until: isDone, deadline: deadline) }
+        if runsMainQueue(of: engine) { return engine.mainInbox.run(until: isDone, deadline: deadline) }
         return block(on: engine, parker: parker, deadline: deadline, canStall: true, until: isDone)
     }
 }
@@ -69,8 +83,8 @@ extension BeyondFoundation where Self: OperationQueue {
     /// - Returns: false if `deadline` passed first.
     @discardableResult
     public func tryWaitUntilAllOperationsAreFinished(until deadline: ContinuousClock.Instant? = nil) throws -> Bool {
-        if let operation = ThreadContext.currentOperation, ThreadContext.current.currentCore === core {
-            throw OperationError.waitsForItself(operation: operation.label)
+        if let waiting = ThreadContext.current.firstOnStack({ $1 === core }) {
+            throw OperationError.waitsForItself(operation: waiting.label)
         }
         switch core.waitUntilEmpty(deadline: deadline) {
         case .satisfied: return true

@@ -185,6 +185,14 @@ extension OperationQueue {
                 })
         }
 
+        /// Calls `body`, which runs this main queue inside one of its operations. That operation does not keep others from starting.
+        func whileNested<Result>(_ body: () -> Result) -> Result {
+            state.withLock { $0.nestedRuns += 1 }
+            defer { state.withLock { $0.nestedRuns -= 1 } }
+            scheduleIfRunnable()
+            return body()
+        }
+
         func giveBack(_ operation: Operation) -> Bool {
             let (isBack, woken) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
             wake(woken)

@@ -27,6 +27,8 @@ extension OperationQueue {
         var hasStandby = false
         /// What makes adding an operation take more steps. See `isRateLimited` and `memberQueue`.
         private(set) var specialties: Specialties = []
+        /// How many executing operations of a main queue run the queue themselves, and so do not keep it from starting another.
+        var nestedRuns: UInt16 = 0
         /// Whether the engine is shutting down. Suspension is then ignored, and a maximum of 0 acts as 1.
         var isEnding = false
         var qualities = Qualities()
@@ -128,7 +130,7 @@ extension OperationQueue {
 
         /// Whether an operation may start now.
         @inline(__always) var isRunnable: Bool {
-            (executing < maximum || isEnding && executing == 0) && segments.current.hasReady && (stops.isEmpty || isEnding)
+            (executing - Int(nestedRuns) < maximum || isEnding && executing == 0) && segments.current.hasReady && (stops.isEmpty || isEnding)
         }
 
         /// Marks the queue as scheduled if an operation may start, no thread is on its way, and no worker stands by. The caller must wake a thread

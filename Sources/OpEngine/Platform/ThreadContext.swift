@@ -32,8 +32,15 @@ import Synchronization
     @safe @exclusivity(unchecked) var isReleasingMembers = false
     /// How many operations the worker had to give back in its turn, because something that they need is taken.
     @safe @exclusivity(unchecked) var refusals = 0
-    /// The main inboxes that this thread is running, innermost last.
-    var runningInboxes: [Inbox] = []
+    /// The runs of main inboxes on this thread, innermost last.
+    var mainRuns: [MainRun] = []
+
+    /// A run of a main inbox, with the operation that runs it, if any, and that operation's queue.
+    struct MainRun {
+        let inbox: Inbox
+        let operation: Operation?
+        let core: OperationQueue.Core?
+    }
 
     /// The context of the calling thread. Lives as long as the thread.
     static var current: ThreadContext {
@@ -179,7 +186,7 @@ import Synchronization
     static var currentQueue: OperationQueue? {
         if let context = existing {
             if let core = context.currentCore { return core.queue }
-            if let inbox = context.runningInboxes.last { return inbox.mainQueue }
+            if let inbox = context.mainRuns.last?.inbox { return inbox.mainQueue }
             if unsafe context.operation != nil && context.worker != nil { return nil }
         }
         return cplatform_thread_id() == getpid() ? Engine.shared.mainQueue : nil
@@ -191,7 +198,7 @@ import Synchronization
     /// The engine whose code currently runs on this thread, if any.
     var engineInside: Engine? {
         // Safety: a worker lives as long as its thread, and a simulation as long as its step.
-        unsafe worker?.engine ?? simulation ?? currentCore?.engine ?? runningInboxes.last?.engine
+        unsafe worker?.engine ?? simulation ?? currentCore?.engine ?? mainRuns.last?.inbox.engine
     }
 }
 

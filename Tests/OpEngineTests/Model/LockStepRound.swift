@@ -355,6 +355,11 @@ final class LockStepRound: @unchecked Sendable {
         // An operation in no queue belongs to no simulation, so a wait for it would really sleep.
         guard let one = anyOperation, operations[one] !== Operation.current, model.operations[one].queue != nil else { return }
         let deadline = simulation.now + .seconds(1)
+        // An operation of the main queue that waits lets another of that queue start.
+        let waiting = Operation.current.flatMap { current in operations.firstIndex { $0 === current } }
+        let isNested = waiting.map { model.operations[$0].queue == LockStepRound.mainQueue } ?? false
+        if isNested { model.queues[LockStepRound.mainQueue].maximum! += 1 }
+        defer { if isNested { model.queues[LockStepRound.mainQueue].maximum! -= 1 } }
         do {
             if flip(2) {
                 let isOver = try operations[one].tryWaitUntilFinished(until: deadline)
