@@ -22,7 +22,16 @@ open class BlockOperation: Operation, @unchecked Sendable {
         do { try tryAddExecutionBlock(block) } catch { trap(error) }
     }
 
-    /// The blocks in order of addition. Empty once the blocks have run. Errors are dropped when the returned closures are called.
+    deinit {
+        // Before the superclass releases the dependencies, to which blocks may refer. Releasing a chain of operations is not recursive then.
+        first = nil
+        rareExtras?.otherBlocks = []
+    }
+
+    /// The blocks in order of addition. Errors are dropped when the returned closures are called.
+    ///
+    /// The operation keeps its blocks, as Foundation's does. A block that refers to its own operation captures it `unowned` or `weak`;
+    /// otherwise neither is ever released.
     open var executionBlocks: [@Sendable () -> Void] {
         let all = lock.withLock { (first.map { [$0] } ?? []) + (rareExtras?.otherBlocks ?? []) }
         return all.map { block in { try? block() } }
@@ -31,35 +40,16 @@ open class BlockOperation: Operation, @unchecked Sendable {
     /// Runs the first block on the calling thread and the others on free workers, and returns when all have returned.
     open override func main() { runBlocks() }
 
-    /// Runs the blocks. Returns true if only the queue still refers to anything of the operation: it has no dependencies and no extras.
-    @discardableResult
-    final func runBlocks() -> Bool {
+    @inline(__always)
+    final func runBlocks() {
         // Locks explicitly, because a closure returned from `withLock` would be allocated again.
         lock.lock()
-        if loadState().has(State.hasAdmission), admission?.further?.retryPolicy != nil {
-            let all = (first.map { [$0] } ?? []) + (rareExtras?.otherBlocks ?? [])
-            lock.unlock()
-            // Another attempt needs the blocks again.
-            if all.count == 1 { run(all[0]) } else if !all.isEmpty { runConcurrently(all) }
-            return false
-        }
-        let first = self.first.take()
-        if !loadState().has(State.hasOtherBlocks) {
-            let wasBare = extras == nil && dependencyList.isEmpty
-            prefetchExtras()
-            lock.unlock()
-            if let first { run(first) }
-            return wasBare && lock.withLock { extras == nil && dependencyList.isEmpty }
-        }
-        var others: [@Sendable () throws -> Void] = []
-        if let rare = rareExtras { swap(&others, &rare.otherBlocks) }
+        let first = self.first
+        let others = rareExtras?.otherBlocks ?? []
+        prefetchExtras()
         lock.unlock()
-        if others.isEmpty {
-            if let first { run(first) }
-        } else {
-            runConcurrently((first.map { [$0] } ?? []) + others)
-        }
-        return false
+        guard let first else { return }
+        if others.isEmpty { run(first) } else { runConcurrently([first] + others) }
     }
 }
 
@@ -75,7 +65,6 @@ extension BeyondFoundation where Self: BlockOperation {
         lock.withLock {
             if first == nil { return first = block }
             ensureRareExtras().otherBlocks.append(block)
-            transition { $0.set(Operation.State.hasOtherBlocks) }
         }
     }
 }

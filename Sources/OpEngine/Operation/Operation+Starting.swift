@@ -183,10 +183,9 @@ extension Operation {
     private func runBlocks(
         on context: ThreadContext, from core: OperationQueue.Core, thenTakingBy group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
-        var isBare = false
         // Safety: the caller has checked the type.
-        context.whileRunning(self, in: core) { isBare = unsafe unsafeDowncast(self, to: BlockOperation.self).runBlocks() }
-        return unsafe endAndTake(from: core, isBare: isBare, by: context.hasJobs ? nil : group)
+        context.whileRunning(self, in: core) { unsafe unsafeDowncast(self, to: BlockOperation.self).runBlocks() }
+        return unsafe endAndTake(from: core, isBare: false, by: context.hasJobs ? nil : group)
     }
 
     /// Runs `main` of an operation that finishes with it, and finishes the operation.

@@ -61,8 +61,6 @@ extension Operation {
         static let continuesAfterMain: UInt64 = 1 << 58
         /// The class leaves starting and finishing to `Operation`. Always set together with `endsWithMain`.
         static let isOfPlainClass: UInt64 = 1 << 59
-        /// A block operation has more than one block.
-        static let hasOtherBlocks: UInt64 = 1 << 60
         /// State changes take the slow path, because the operation is observed or recorded.
         static let watched: UInt64 = 1 << 61
         /// The recorder knows the operation. Set together with `watched`, which is cleared when the operation has finished.

@@ -66,6 +66,8 @@ import Testing
             let finished = nest(BlockOperation { [token = tracker.token()] in _ = token }, on: engine)[0]
             OperationQueue(engine: engine).addOperations([finished], waitUntilFinished: true)
         }
+        // A worker may be about to release the operations.
+        #expect(engine.shutdown(deadline: .seconds(60)).isEmpty)
         #expect(tracker.alive == 0)
     }
 

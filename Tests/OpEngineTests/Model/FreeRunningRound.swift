@@ -1,3 +1,4 @@
+import Glibc
 import OpEngine
 import Synchronization
 import TestSupport
@@ -328,6 +329,9 @@ final class FreeRunningRound: Sendable {
         }
         for subject in subjects.withLock({ $0 }) { subject.operation.withLock { $0 = nil } }
         subjects.withLock { $0 = [] }
+        // The last thread of an operation may be about to release it, and with it its dependencies and their blocks.
+        let deadline = ContinuousClock.now + .seconds(60)
+        while tracker.alive != 0 && ContinuousClock.now < deadline { sched_yield() }
         if tracker.alive != 0 { violations.append("\(tracker.alive) blocks are still alive") }
     }
 
@@ -337,11 +341,12 @@ final class FreeRunningRound: Sendable {
                 violations.append("\(subject.number) has not finished")
                 continue
             }
+            // Its thread may still call the handlers.
+            (operation as? AnnouncingOperation)?.join()
             let (runs, ends) = (subject.runs.load(ordering: .relaxed), subject.ends.load(ordering: .relaxed))
             if ends != 1 { violations.append("the handler of \(subject.number) ran \(ends) times") }
             let completions = subject.completions.load(ordering: .relaxed)
             if let announcing = operation as? AnnouncingOperation {
-                announcing.join()
                 let (ends, others) = (announcing.endsTold.withLock { $0 }, announcing.othersTold.withLock { $0 })
                 if ends != 1 || others != 0 { violations.append("the end of \(subject.number) was told \(ends) times, others \(others)") }
             }

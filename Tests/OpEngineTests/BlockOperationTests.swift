@@ -1,0 +1,49 @@
+import OpEngine
+import TestSupport
+import Testing
+
+@Suite struct BlockOperationTests {
+    private let queue = OperationQueue(engine: Engine(workerCount: 2))
+
+    @Test("A finished operation still has its blocks, and its main runs them again", arguments: [1, 2, 20])
+    func keepsItsBlocks(count: Int) {
+        let log = Log<Int>()
+        let operation = BlockOperation()
+        for index in 0..<count { operation.addExecutionBlock { log.append(index) } }
+        queue.addOperations([operation], waitUntilFinished: true)
+        #expect(operation.isFinished && operation.executionBlocks.count == count)
+        operation.main()
+        #expect(log.entries.sorted() == (0..<2 * count).map { $0 / 2 })
+        operation.executionBlocks[0]()
+        #expect(log.entries.last == 0 && operation.executionBlocks.count == count)
+    }
+
+    @Test("An operation releases its blocks when it is released itself")
+    func releasesItsBlocks() {
+        let tracker = LifetimeTracker()
+        do {
+            let operation = BlockOperation { [token = tracker.token()] in withExtendedLifetime(token) {} }
+            operation.addExecutionBlock { [token = tracker.token()] in withExtendedLifetime(token) {} }
+            queue.addOperations([operation], waitUntilFinished: true)
+            #expect(tracker.alive == 2)
+        }
+        queue.addOperation { [token = tracker.token()] in withExtendedLifetime(token) {} }
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(queue.engine.shutdown(deadline: .seconds(60)).isEmpty)
+        #expect(tracker.alive == 0)
+    }
+
+    @Test("A long chain of operations whose blocks refer to their dependencies is released without recursion")
+    func aLongChainIsReleased() {
+        let tracker = LifetimeTracker()
+        var last: BlockOperation? = BlockOperation { [token = tracker.token()] in withExtendedLifetime(token) {} }
+        for _ in 0..<200_000 {
+            let next = BlockOperation { [last] in withExtendedLifetime(last) {} }
+            next.addExecutionBlock { [last] in withExtendedLifetime(last) {} }
+            if let last { next.addDependency(last) }
+            last = next
+        }
+        last = nil
+        #expect(tracker.alive == 0)
+    }
+}
