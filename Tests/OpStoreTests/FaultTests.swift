@@ -70,8 +70,8 @@ import Testing
         guard let reason else {
             #expect(folder.names().contains("store.db.damaged-1"))
             #expect(warnings.first?.contains("was set aside") == true)
-            // The disk goes on so: that ends at some point.
-            #expect(warnings.last?.hasSuffix("what this run finishes from now on is not recorded") == true)
+            // Each new file is damaged as well, so the store gives up. The other thread may set a file aside after this warning.
+            #expect(warnings.contains { $0.hasSuffix("what this run finishes from now on is not recorded") })
             return
         }
         let expected = "the store '\(folder.database)' cannot be written (\(reason)): what this run finishes from now on is not recorded"
