@@ -130,7 +130,8 @@ extension OperationQueue {
 
         /// Whether an operation may start now.
         @inline(__always) var isRunnable: Bool {
-            (executing - Int(nestedRuns) < maximum || isEnding && executing == 0) && segments.current.hasReady && (stops.isEmpty || isEnding)
+            (executing - Int(nestedRuns) < maximum || isEnding && executing == 0) && segments.current.hasReady
+                && (stops.isEmpty || isEnding)
         }
 
         /// Marks the queue as scheduled if an operation may start, no thread is on its way, and no worker stands by. The caller must wake a thread
