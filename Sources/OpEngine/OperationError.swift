@@ -39,6 +39,8 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case neverFinishes(operations: [String], reasons: [String])
     /// A limit of pending operations was below 1.
     case pendingLimitTooSmall(queue: String, value: Int)
+    /// The `result` of an operation that has not finished was read.
+    case resultNotAvailable(operation: String)
     /// The operation would have to wait for capacity in its queue, and nothing can free any.
     case queueStaysFull(operation: String, queue: String, limit: Int)
     /// The engine was shut down.
@@ -106,6 +108,8 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
                 + (reasons.isEmpty ? "nothing is running that could finish \(list(operations))" : reasons.joined(separator: "; "))
         case .pendingLimitTooSmall(let queue, let value):
             "the limit of waiting operations of \(queue) cannot be \(value): use nil (none) or a positive number"
+        case .resultNotAvailable(let operation):
+            "\(operation) has not finished and has no result yet; depend on it, or wait for it"
         case .queueStaysFull(let operation, let queue, let limit):
             "\(operation) cannot be added: \(limit) operations wait in \(queue), its limit, and nothing can start one; "
                 + "resume the queue, raise its limits, or cancel some"

@@ -100,7 +100,7 @@ import Testing
             began.open()
             await gate.wait()
         }
-        let second = TaskOperation { first.isFinished }
+        let second = ResultOperation { first.isFinished }
         queue.addOperation(second)
         await began.wait()
         #expect(first.isExecuting && !second.isExecuting && queue.operationCount == 2)
@@ -109,7 +109,7 @@ import Testing
     }
 
     @Test func itsErrorIsThrownByItsValueAndReleasesDependents() async throws {
-        let operation = TaskOperation<Int> { throw Broken() }
+        let operation = ResultOperation<Int> { throw Broken() }
         let after = BlockOperation {}
         after.addDependency(operation)
         queue.addOperations([operation, after], waitUntilFinished: false)
@@ -157,9 +157,9 @@ import Testing
             deinit { log.append("gone") }
         }
         let log = Log<String>()
-        let operation = { () -> TaskOperation<Void> in
+        let operation = { () -> ResultOperation<Void> in
             let captured = Captured(log: log)
-            return TaskOperation { log.append("\(captured.log === log)") }
+            return ResultOperation { log.append("\(captured.log === log)") }
         }()
         operation.cancel()
         operation.start()

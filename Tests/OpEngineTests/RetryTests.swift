@@ -168,16 +168,22 @@ import Testing
         let two = BlockOperation { _ = try work("first") }
         try two.tryAddExecutionBlock { _ = try work("second") }
         let invocation = InvocationOperation(target: calls, method: { _ in { try work("invocation") } })
-        let task = TaskOperation { try work("task") }
-        let all: [Operation] = [block, two, invocation, task]
+        let result = ResultOperation { try work("result") }
+        let task = ResultOperation {
+            await Task.yield()
+            return try work("task")
+        }
+        let all: [Operation] = [block, two, invocation, result, task]
         for operation in all { operation.retryPolicy = RetryPolicy(attempts: 3, delay: 0.0001) }
         // Waits as a task does: the thread of this test may be the only one on which the task can run.
         queue.addOperations(all, waitUntilFinished: false)
         for operation in all { try await operation.finished() }
         for operation in all { #expect(operation.outcome == .succeeded && operation.attempt == 3) }
         #expect(try invocation.result == 7)
-        #expect(try await task.value == 7)
-        for name in ["block", "first", "second", "invocation", "task"] { #expect(calls.entries.count { $0 == name } == 3, "\(name)") }
+        #expect(try await task.value == 7 && result.result == 7)
+        for name in ["block", "first", "second", "invocation", "result", "task"] {
+            #expect(calls.entries.count { $0 == name } == 3, "\(name)")
+        }
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 

@@ -31,7 +31,7 @@ extension Operation {
 }
 
 /// One wait of a task. Ends once, either normally or by cancellation.
-private final class TaskWait: Sendable {
+final class TaskWait: Sendable {
     private enum Phase {
         case notBegun
         case waiting(CheckedContinuation<Void, any Error>)

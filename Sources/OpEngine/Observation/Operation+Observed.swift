@@ -67,7 +67,7 @@ extension Operation {
     /// Whether a subclass may override the getters of the flags.
     var hasOwnGetters: Bool {
         let type: Operation.Type = type(of: self)
-        return type != BlockOperation.self && type != AsyncOperation.self && type != Operation.self
+        return type != BlockOperation.self && type != Operation.self
     }
 }
 

@@ -95,14 +95,15 @@ extension BeyondFoundation where Self: OperationQueue {
 }
 
 extension OperationQueue {
-    /// A wait for a queue to become empty. The waiting thread sleeps on `parker`. Must be balanced by `end`.
+    /// A wait for a queue to become empty. Must be balanced by `end`.
     package final class Wait: Sendable {
         private let core: Core
-        private let parker: Parker
+        /// Wakes the waiting thread or task.
+        private let wake: @Sendable () -> Void
         /// Whether the queue may have become empty. Saves taking the queue's lock when it has not.
         private let mayBeOver = Atomic<Bool>(true)
 
-        init(for core: Core, at parker: Parker) { (self.core, self.parker) = (core, parker) }
+        init(for core: Core, wake: @escaping @Sendable () -> Void) { (self.core, self.wake) = (core, wake) }
 
         /// Whether the queue is empty. If not, `notify` is called when it becomes empty.
         package var isOver: Bool {
@@ -115,17 +116,17 @@ extension OperationQueue {
             }
         }
 
-        /// Tells the waiting thread that the queue is empty.
+        /// Tells the waiting thread or task that the queue is empty.
         func notify() {
             mayBeOver.store(true, ordering: .releasing)
-            parker.unpark()
+            wake()
         }
 
         package func end() { core.state.withLock { $0.waits.removeFirst(where: { $0 === self }) } }
     }
 
     /// A wait for this queue to become empty, for the thread that runs `inbox`.
-    package func wait(in inbox: Inbox) -> Wait { Wait(for: core, at: inbox.parker) }
+    package func wait(in inbox: Inbox) -> Wait { Wait(for: core, wake: inbox.parker.unpark) }
 }
 
 extension OperationQueue.Core {
@@ -134,7 +135,7 @@ extension OperationQueue.Core {
         // Safety: the caller retains the queue or the engine.
         let engine: Engine = unsafe self.engine
         let context = ThreadContext.current
-        let wait = OperationQueue.Wait(for: self, at: context.parker(on: engine))
+        let wait = OperationQueue.Wait(for: self, wake: context.parker(on: engine).unpark)
         defer { wait.end() }
         return context.wait(on: engine, deadline: deadline, isDone: { wait.isOver }, register: { _ in })
     }

@@ -1,0 +1,179 @@
+/// An operation with a typed result. Its work may be a closure, an async method, or anything that ends in a callback.
+///
+/// - A closure is passed to the initializer. One that awaits runs as a task. One that does not await runs on a thread of the queue, as a block
+///   does.
+/// - A subclass overrides `run`, which is called in a task.
+/// - A subclass whose work ends in a callback overrides `main`, begins the work there, and calls `finish(returning:)` or `finish(with:)` from any
+///   thread. An operation without any of these waits for such a call.
+///
+/// The operation executes and counts towards its queue's maximum until the work has ended, and occupies no thread while a task is suspended.
+/// Cancelling the operation cancels its task. In a task, `Operation.current` is nil, because a task may change threads.
+///
+/// A dependent reads `result`, which has the type that the work returns:
+///
+///     let load = queue.addOperation { try await fetch(url) }
+///     let parse = ResultOperation { try Document(try load.result) }
+///     parse.addDependency(load)
+///     queue.addOperation(parse)
+open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because the lock of `work` guards the only variable state.
+    private let work = Guarded(Work())
+
+    private struct Work {
+        var body: Body?
+        var priority: TaskPriority?
+        var task: Task<Void, Never>?
+        var value: Value?
+    }
+
+    private enum Body {
+        case synchronous(@Sendable () throws -> Value)
+        case asynchronous(@Sendable () async throws -> Value)
+    }
+
+    // The only designated initializer, so that those of a subclass call it without saying so.
+
+    /// Creates an operation for a subclass that overrides `run` or `main`, or for code that will call `finish(returning:)`.
+    public override init() { super.init() }
+
+    /// Creates an operation that runs `body` in a task. An error that `body` throws becomes the operation's `error`, except a
+    /// `CancellationError` after the operation was cancelled.
+    ///
+    /// - Parameters:
+    ///   - priority: the priority of the task. Nil to derive it from the operation's quality of service.
+    ///   - body: the work. Called once for each attempt.
+    public convenience init(priority: TaskPriority? = nil, _ body: @escaping @Sendable () async throws -> Value) {
+        self.init()
+        work.withLock { ($0.body, $0.priority) = (.asynchronous(body), priority) }
+        releaseBodyWhenFinished()
+    }
+
+    /// Creates an operation that runs `body` on a thread of its queue. Otherwise like the initializer for async closures.
+    public convenience init(_ body: @escaping @Sendable () throws -> Value) {
+        self.init()
+        work.withLock { $0.body = .synchronous(body) }
+        releaseBodyWhenFinished()
+    }
+
+    // MARK: Methods to override
+
+    /// Performs the work in a task. The operation finishes with the value that this method returns, or with the error that it throws.
+    ///
+    /// The default implementation calls the closure that was passed to the initializer. Without one, it waits until the operation has
+    /// finished.
+    open func run() async throws -> Value {
+        if case .asynchronous(let body) = work.withLock({ $0.body }) { return try await body() }
+        try await suspendUntilFinished()
+        return try result
+    }
+
+    /// Begins the work: calls a closure that does not await, or else calls `run` in a task.
+    open override func main() {
+        switch work.withLock({ $0.body }) {
+        case .synchronous(let body): finish { try body() }
+        case .asynchronous: startTask()
+        // Without a subclass, there is nothing to run.
+        case nil: if type(of: self) != ResultOperation<Value>.self { startTask() }
+        }
+    }
+
+    /// Calls `main` and returns, possibly before the work has ended. See `Operation.start`.
+    open override func start() { startAsDocumented(endsWithMain: false) }
+
+    /// Always true.
+    open override var isAsynchronous: Bool { true }
+
+    /// Cancels the operation and its task.
+    open override func cancel() {
+        super.cancel()
+        work.withLock { $0.task }?.cancel()
+    }
+
+    // MARK: The result
+
+    /// The value that the work returned, for code that runs after the operation has finished, such as a dependent. Does not wait.
+    ///
+    /// Throws the operation's `error`, or `CancellationError` if it was cancelled and has no value, or
+    /// `OperationError.resultNotAvailable` if it has not finished.
+    public final var result: Value {
+        get throws {
+            guard isFinished else { throw OperationError.resultNotAvailable(operation: label) }
+            if let error { throw error }
+            guard let value = work.withLock({ $0.value }) else { throw CancellationError() }
+            return value
+        }
+    }
+
+    /// The same as `result`, but suspends until the operation has finished. Cancelling the waiting task cancels the operation, and throws
+    /// `CancellationError` immediately.
+    public final var value: Value {
+        get async throws {
+            try await suspendUntilFinished()
+            return try result
+        }
+    }
+
+    // MARK: Finishing
+
+    /// Finishes the operation with a value. Only the first call of a finishing method has an effect. Safe to call from any thread.
+    public final func finish(returning value: Value) {
+        work.withLock { if $0.value == nil && !loadState().has(State.finishing | State.finished) { $0.value = value } }
+        end()
+    }
+
+    /// Finishes the operation with an error. Only the first call of a finishing method has an effect. Safe to call from any thread.
+    ///
+    /// - Parameters:
+    ///   - error: the error, which becomes the operation's `error`.
+    ///   - outcome: `.failed`, or `.cancelled` if the error only describes why the operation was cancelled.
+    public final func finish(with error: any Error, outcome: OperationOutcome = .failed) {
+        fail(with: error, outcome: outcome)
+        end()
+    }
+
+    private func startTask() {
+        let task = Task(priority: work.withLock { $0.priority } ?? qualityOfService.taskPriority) {
+            let outcome: Result<Value, any Error>
+            do { outcome = .success(try await self.run()) } catch { outcome = .failure(error) }
+            self.finish { try outcome.get() }
+        }
+        work.withLock { $0.task = task }
+        // A concurrent `cancel()` may have found no task.
+        if isCancelled { task.cancel() }
+    }
+
+    /// Finishes with what `body` returns or throws.
+    private func finish(_ body: () throws -> Value) {
+        do {
+            finish(returning: try body())
+        } catch is CancellationError where isCancelled {
+            end()
+        } catch {
+            finish(with: error)
+        }
+    }
+
+    /// Makes the operation release its closure when it finishes, also if it was cancelled before `main`.
+    private func releaseBodyWhenFinished() {
+        whenFinished { [weak self] in
+            let released = self?.work.withLock { work in
+                defer { (work.body, work.task) = (nil, nil) }
+                return work
+            }
+            // Release outside the lock: this may be the last reference to what the closure captures.
+            withExtendedLifetime(released) {}
+        }
+    }
+}
+
+extension QualityOfService {
+    /// Nil for `default`, so that the task has the default priority instead of the priority of the task that adds the operation.
+    fileprivate var taskPriority: TaskPriority? {
+        switch self {
+        case .userInteractive, .userInitiated: .userInitiated
+        case .utility: .utility
+        case .background: .background
+        case .default: nil
+        }
+    }
+}
