@@ -1,9 +1,10 @@
 import Dispatch
 import OpEngine
+import TestLimits
 import TestSupport
 import Testing
 
-@Suite struct ConditionTests {
+@Suite(.endsWithin(seconds: 60)) struct ConditionTests {
     static let all: [@Sendable (String, Log<String>) -> OperationWithConditions] = [
         { OperationWithConditions($0, log: $1) }, { OperationWithDeclaredKeys($0, log: $1) },
     ]

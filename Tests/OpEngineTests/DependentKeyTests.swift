@@ -1,5 +1,6 @@
 import OpEngine
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -94,7 +95,7 @@ private final class CountingQueue: OperationQueue, @unchecked Sendable {
     }
 }
 
-@Suite struct DependentKeyTests {
+@Suite(.endsWithin(seconds: 60)) struct DependentKeyTests {
     @Test(arguments: ["undeclared", "declared", "declared by functions"])
     func anAnnouncedStateStartsAndEndsAnOperation(form: String) throws {
         let queue = OperationQueue(engine: Engine(workerCount: 1))

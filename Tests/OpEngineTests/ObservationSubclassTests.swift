@@ -1,5 +1,6 @@
 import OpEngine
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -97,7 +98,7 @@ private final class FinishedElsewhere: Operation, @unchecked Sendable {
     }
 }
 
-@Suite struct ObservationSubclassTests {
+@Suite(.endsWithin(seconds: 60)) struct ObservationSubclassTests {
     @Test func overriddenPropertiesAreToldOnceWithTheValuesOfTheirGetters() {
         let engine = Engine(workerCount: 2)
         let log = Log<String>()
