@@ -61,7 +61,7 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case memberFailed(group: String, member: String, error: any Error)
     /// The operation executed longer than its `timeout`. Recorded as its `error`.
     case timedOut(operation: String, limit: Duration)
-    /// An observer asked for a property of which it would never be told. `observable` has those that can be observed.
+    /// An observer asked for a property whose changes are never told. `observable` lists the properties that can be observed.
     case cannotBeObserved(property: String, object: String, observable: [String])
     /// The result of an `InvocationOperation` was requested, but the operation was cancelled.
     case invocationOperationCancelled(operation: String)

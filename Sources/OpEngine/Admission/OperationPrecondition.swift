@@ -1,6 +1,6 @@
 import Glibc
 
-/// What must hold for an operation to start. See `addCondition(_:)`.
+/// A condition that must hold for an operation to start. See `addCondition(_:)`.
 public struct OperationPrecondition: Sendable {
     /// Whether a condition holds.
     public enum Answer: Sendable {
@@ -8,7 +8,7 @@ public struct OperationPrecondition: Sendable {
         case holds
         /// It does not hold, because of this reason.
         case failed(reason: String)
-        /// Nobody can tell, because of an error. The operation fails with it, and does not run.
+        /// The condition ended with an error. The operation fails with that error, and does not run.
         case error(any Error)
     }
 

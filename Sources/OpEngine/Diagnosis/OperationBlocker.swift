@@ -1,6 +1,6 @@
 /// A reason why an operation is not running.
 public enum OperationBlocker: Sendable, Hashable {
-    /// The operation was never added to a queue, and nobody has started it.
+    /// The operation was never added to a queue, and was not started by hand.
     case notInQueue
     /// This dependency has not finished.
     case dependency(Operation)

@@ -161,7 +161,7 @@ extension OperationQueue {
 }
 
 extension OperationQueueProgress {
-    /// The properties, all of which can be observed.
+    /// The properties. All of them can be observed.
     enum Property: String, CaseIterable {
         case totalUnitCount, completedUnitCount, fractionCompleted, isFinished, isIndeterminate
 
