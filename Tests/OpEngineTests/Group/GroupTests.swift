@@ -58,14 +58,14 @@ import Testing
     @Test func membersMayAddMembers() {
         let log = Log<Int>()
         let group = group()
-        @Sendable func add(_ number: Int) {
+        // The group keeps its members, and these keep their blocks.
+        @Sendable func add(_ number: Int, to group: GroupOperation) {
             group.addOperation { [unowned group] in
                 log.append(number)
-                if number < 100 { add(number + 1) }
-                _ = group
+                if number < 100 { add(number + 1, to: group) }
             }
         }
-        add(1)
+        add(1, to: group)
         run(group)
         #expect(log.entries == Array(1...100) && group.operations.count == 100)
     }
