@@ -170,6 +170,8 @@ import Testing
             end }
             queue:addOperation(busy)
             while not io.open(arg[1] .. "/begun") do opscript.sleep(0.005) end
+            -- The worker's message that it has taken the operation may arrive after the body has begun.
+            while busy:why() do opscript.sleep(0.005) end
             print(busy:why())
             local others = {}
             for i = 1, 8 do others[i] = queue:addOperation(function() return i end) end
