@@ -14,8 +14,8 @@ public enum TestLength {
     /// Whether `OPSCRIPT_QUICK_TESTS=1` is set, for a run between two edits.
     public static var isQuick: Bool { environment("OPSCRIPT_QUICK_TESTS") == "1" }
 
-    /// The distance between the cases of a long series that are tried. In a quick run it is random and at least 3.
-    public static var stride: Int { isQuick ? Int.random(in: 3...5) : 1 }
+    /// The distance between the cases of a long series that are tried. In a short run it is random and at least 3.
+    public static var stride: Int { isShort ? Int.random(in: 3...5) : 1 }
 
     /// The value of an environment variable.
     public static func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
