@@ -1,17 +1,17 @@
 import OpCluster
 @_spi(Locking) import OpEngine
 
-/// Connecting takes seconds if a server does not answer, so it happens on a thread of its own, and whoever waits for it can be interrupted.
+/// Connecting takes seconds if a server does not answer. So it has a thread of its own, and a caller that waits for it can be interrupted.
 extension ClusterConnection {
     enum Start {
-        /// With what is to be called in the end.
+        /// The functions are called when the attempt has ended. If `mustClose`, the connection closes then.
         case underWay([@Sendable () -> Void], mustClose: Bool = false)
         case ended(LuaError?)
     }
 
-    /// Connects. To be called once.
+    /// Connects. Call it once.
     func connect() {
-        // A thread of libnats that brings the answer could not close the connection.
+        // This thread closes the connection after an error. The thread of libnats that brings the answer cannot.
         onNewThread { [self] in
             let ended = Awaited<ClusterError?>()
             coordinator.start { ended.give($0) }
@@ -26,7 +26,7 @@ extension ClusterConnection {
         }
     }
 
-    /// Calls `body` when there is a connection, or an error.
+    /// Calls `body` when the connection exists or has failed.
     func whenStarted(_ body: @escaping @Sendable () -> Void) {
         let hasEnded = start.withLock { start in
             guard case .underWay(let waiters, let mustClose) = start else { return true }
@@ -36,13 +36,13 @@ extension ClusterConnection {
         if hasEnded { body() }
     }
 
-    /// Whether there is a connection, or an error.
+    /// Whether the connection exists or has failed.
     var hasStarted: Bool { start.withLock { if case .ended = $0 { true } else { false } } }
 
-    /// Why there is no connection; nil if there is one, or none yet.
+    /// The reason why the connection has failed; nil if it has not.
     var startError: LuaError? { start.withLock { if case .ended(let error) = $0 { error } else { nil } } }
 
-    /// Returns false if the connection closes itself, when it has started.
+    /// Returns false while the attempt to connect lasts. The connection then closes itself afterwards.
     func mayCloseNow() -> Bool {
         start.withLock { start in
             guard case .underWay(let waiters, _) = start else { return true }

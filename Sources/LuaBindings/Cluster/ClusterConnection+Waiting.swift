@@ -1,25 +1,25 @@
 import OpCluster
 @_spi(Locking) import OpEngine
 
-/// What a person is told about operations that wait for workers.
+/// The messages about operations that wait for workers.
 extension ClusterConnection {
-    /// The number of workers that take operations, and of those that they run at once.
+    /// The number of workers that take operations, and the number of operations that they run at once.
     var capacity: (workers: Int, slots: Int) {
         let workers = coordinator.workers.filter { $0.slots > 0 }
         return (workers.count, workers.reduce(0) { $0 + $1.slots })
     }
 
-    /// What operations wait for, after the word `waits`.
+    /// The reason why operations wait, for messages: it follows the word `waits`.
     var purposeOfWait: String {
         let slots = coordinator.slotCount
         let place = "for a worker of the cluster at \(shownURL)"
         return slots == 0 ? "\(place), where none answers" : "\(place), which has \(slots) slot\(slots == 1 ? "" : "s")"
     }
 
-    /// Seconds without a worker after which a person is told.
+    /// Seconds without a worker until a person is told.
     private static let patience = 5.0
 
-    /// Operations wait and there is no worker: tells a person if that lasts.
+    /// Tells a person if operations wait without any worker, and this lasts.
     func noWorkerAnswers() {
         guard let absence = waiting.withLock({ $0.beginWatching() }) else { return }
         coordinator.after(Self.patience) { [weak self] in
@@ -29,24 +29,24 @@ extension ClusterConnection {
         }
     }
 
-    /// There are workers again.
+    /// Ends the absence of workers.
     func workersAnswer() { waiting.withLock { $0.absence += 1 } }
 
-    /// When a person is told that there are no workers: once each time that they are gone.
+    /// Decides when a person is told that no worker answers: once for each absence.
     struct Waiting {
-        /// Counts how often workers have come.
+        /// The number of this absence. Each answer of workers after one increases the number.
         fileprivate var absence = 0
         private var watched: Int?
         private var told: Int?
 
-        /// Returns the number of the absence if somebody has to look later whether it lasts.
+        /// Returns the number of the absence if the caller must check later whether it lasts.
         fileprivate mutating func beginWatching() -> Int? {
             if watched == absence || told == absence { return nil }
             watched = absence
             return absence
         }
 
-        /// Returns whether it has lasted.
+        /// Returns whether the absence has lasted.
         fileprivate mutating func endWatching(_ absence: Int) -> Bool {
             guard absence == self.absence else { return false }
             watched = nil
@@ -66,7 +66,7 @@ extension RunMonitor {
         /// Whether operations wait for a worker, and none answers.
         public let isWaiting: Bool
 
-        /// Describes them.
+        /// Makes a description of the workers.
         public init(workers: Int, slots: Int, isWaiting: Bool) {
             (self.workers, self.slots, self.isWaiting) = (workers, slots, isWaiting)
         }

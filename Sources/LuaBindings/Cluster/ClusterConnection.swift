@@ -3,32 +3,32 @@ import Glibc
 import OpCluster
 @_spi(Locking) import OpEngine
 
-/// A runtime's part in a cluster: the coordinator, and what all operations that go to the workers share.
+/// The connection of a runtime to a cluster: the coordinator, and the state that all operations on workers share.
 final class ClusterConnection: Sendable {
     private struct State {
-        /// What workers need to know about the run, and the version of what it was made of.
+        /// The description of the run for workers, and the version of the published values that it was made from.
         var setup: (blob: Blob, version: Int)?
-        /// The templates by which `require` finds modules, as the setup has them.
+        /// The templates by which `require` finds modules. They are those of the setup.
         var modulePath = ""
-        /// The sources that workers have asked for, as far as they are here.
+        /// The sources that workers have asked for, if they were found here.
         var modules: [String: ClusterModules.Source] = [:]
         var executors: [WeakExecutor] = []
-        /// The file by which workers tell whether they see the same files. Made when the first operation has files.
+        /// The file by which workers find out whether they see the same files. The first operation with files makes it.
         var token: ClusterFiles.Token?
-        /// The inputs of the operations that are with workers, and the files that they have asked for.
+        /// The inputs of the operations that workers have, by task. The files are read when a worker asks for them.
         var inputs: [UInt64: Inputs] = [:]
     }
 
     private struct Inputs {
         let paths: [String]
         var files: [SentFile]?
-        /// Whether somebody reads them now.
+        /// Whether a thread reads them now.
         var areBeingRead = false
     }
 
     private struct WeakExecutor { weak var executor: ClusterExecutor? }
 
-    /// Events come before the connection is complete.
+    /// Passes on the coordinator's events, which may arrive before the connection is complete.
     private final class Receiver: Sendable {
         private let connection = Guarded<Weak>(Weak())
 
@@ -38,10 +38,10 @@ final class ClusterConnection: Sendable {
         var receiver: ClusterConnection? { connection.withLock { $0.connection } }
     }
 
-    /// The server, without passwords.
+    /// The URL of the server, without passwords.
     let shownURL: String
     let tell: @Sendable (String) -> Void
-    /// Whether a person is told that there are no workers.
+    /// Whether a person is told that no worker answers.
     private let tellsOfAbsence: Bool
     let waiting = Guarded(Waiting())
     let start = Guarded(Start.underWay([]))
@@ -51,12 +51,13 @@ final class ClusterConnection: Sendable {
     private unowned let core: RuntimeCore
     private let moduleLoader: (@Sendable (String) throws -> String?)?
     private let state = Guarded(State())
-    /// A queue that no count, record or list includes, and whose operations closing the runtime does not cancel: others end only if they run.
+    /// Runs the functions of `run`. No count, record or list includes this queue. Closing the runtime does not cancel its operations,
+    /// because other operations finish only if these run.
     private let localQueue: OperationQueue
 
-    /// Makes a connection that is not there yet.
+    /// Makes a connection that `connect` starts.
     ///
-    /// - Throws: an error if others could use the cluster to run code on the workers, or this process cannot connect to any.
+    /// - Throws: an error if strangers could use the cluster to run code on the workers, or this process lacks the library that connects.
     init(_ settings: Runtime.Cluster, core: RuntimeCore, moduleLoader: (@Sendable (String) throws -> String?)?) throws(LuaError) {
         do throws(ClusterError) { try settings.checkSecurity() } catch { throw LuaError(message: error.description) }
         if let missing = NatsFabric.missing { throw LuaError(message: missing) }
@@ -82,15 +83,15 @@ final class ClusterConnection: Sendable {
         if let token = state.withLock({ $0.token }) { unsafe unlink(token.path) }
     }
 
-    /// Runs what an operation needs a Lua state for, before it leaves and after it has come back: on a thread of the engine.
+    /// Runs `body` on a thread of the engine, which has a Lua state. An operation needs one before it leaves, and after it has returned.
     func run(_ body: @escaping @Sendable () -> Void) {
-        // An engine that was shut down refuses it. Nothing can be done for the operation then.
+        // An engine that was shut down refuses the body. The operation cannot be finished then.
         try? localQueue.tryAddOperation(BlockOperation(block: body))
     }
 
     // MARK: queues
 
-    /// A new executor for a queue. To be called when the connection has started.
+    /// A new executor for a queue. The connection must have started.
     ///
     /// - Throws: an error if there is no connection.
     func executor(named name: String, _ delivery: ClusterExecutor.Delivery) throws(LuaError) -> ClusterExecutor {
@@ -110,15 +111,15 @@ final class ClusterConnection: Sendable {
         for executor in executors { executor.startMore() }
     }
 
-    /// Whether operations could start if there were a worker, or have started and need one.
+    /// Whether operations could start if a worker answered, or were sent and have not returned.
     var hasWaitingOperations: Bool { executors.contains { $0.hasOperations } }
 
-    /// Operations could start if there were a worker.
+    /// Notes that operations could start if a worker answered.
     func operationsWait() { if tellsOfAbsence { noWorkerAnswers() } }
 
     // MARK: the setup
 
-    /// What the workers need to know about the run. `state` is the calling thread's.
+    /// The description of the run for the workers. `state` is the calling thread's.
     func setup(in state: LuaState) throws(Failure) -> Blob {
         let version = core.publishedVersion
         if let known = self.state.withLock({ $0.setup }), known.version == version { return known.blob }
@@ -143,7 +144,7 @@ final class ClusterConnection: Sendable {
             if let token = state.token { return token }
             let contents = "opscript \(coordinator.run) \(UInt64.random(in: .min ... .max))\n"
             let token = ClusterFiles.Token(path: "\(directory)/.opscript-token-\(coordinator.run)", contents: contents)
-            // Where it cannot be made, workers get the files.
+            // If the file cannot be written, no worker finds it, and workers fetch the files.
             let blob = Blob(copying: Array(contents.utf8))
             try? SentFile(path: ".opscript-token-\(coordinator.run)", mode: 0o644, blob: blob).write(below: directory)
             state.token = token
@@ -165,7 +166,7 @@ final class ClusterConnection: Sendable {
     /// Answers the question of a worker.
     private func answer(_ question: [UInt8], _ completion: @escaping @Sendable ([UInt8]) -> Void) {
         switch ClusterQuestion(question) {
-        // Reading files may take its time, and messages must not wait for that.
+        // Reading files can take long, and messages must not wait for that.
         case .module(let name): onNewThread { [self] in completion(answer(forModule: name)) }
         case .inputs(let number): answerForInputs(of: number, completion)
         case nil: break
@@ -175,7 +176,7 @@ final class ClusterConnection: Sendable {
     private func answerForInputs(of number: UInt64, _ completion: @escaping @Sendable ([UInt8]) -> Void) {
         let (paths, known) = state.withLock { state -> ([String]?, [SentFile]?) in
             guard let inputs = state.inputs[number], inputs.files == nil else { return (nil, state.inputs[number]?.files) }
-            // Whoever asks again while they are being read asks once more later.
+            // A worker that asks while a thread reads them repeats its question later.
             if inputs.areBeingRead { return (nil, nil) }
             state.inputs[number]?.areBeingRead = true
             return (inputs.paths, nil)

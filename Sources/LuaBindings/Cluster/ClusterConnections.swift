@@ -1,14 +1,14 @@
 import OpCluster
 @_spi(Locking) import OpEngine
 
-/// The clusters that a runtime is connected to, by their servers. A connection is made when a queue first needs it, and lasts as long as the
-/// runtime.
+/// The clusters that a runtime is connected to, by the URLs of their servers. A connection is made when a queue first needs it, and lasts
+/// as long as the runtime.
 final class ClusterConnections: Sendable {
     private struct State {
         var connections: [String: ClusterConnection] = [:]
         var isClosed = false
 
-        /// The connection to a server. One that could not be made is tried again.
+        /// The connection to a server; nil if it failed. The next use of that server connects again.
         func usable(_ url: String) -> ClusterConnection? { connections[url].flatMap { $0.startError == nil ? $0 : nil } }
     }
 
@@ -23,13 +23,13 @@ final class ClusterConnections: Sendable {
         moduleLoader = configuration.moduleLoader
     }
 
-    /// The connections that there are.
+    /// The connections that have started without an error.
     var all: [ClusterConnection] { state.withLock { Array($0.connections.values) }.filter { $0.hasStarted && $0.startError == nil } }
 
     /// Whether queues use the cluster unless they say otherwise.
     var isDefault: Bool { settings?.isDefault ?? false }
 
-    /// The connection to the configured cluster, or to that of a script's URL. Whoever uses it waits until it has started.
+    /// The connection to the configured cluster, or to the cluster at a script's URL. The caller waits until it has started.
     func connection(for url: String?, core: RuntimeCore) throws(LuaError) -> ClusterConnection {
         var wanted: Runtime.Cluster
         if let url {
@@ -80,10 +80,10 @@ extension Runtime {
     /// queue.addOperation(LuaOperation(render, arguments: [.string(file)]))
     /// ```
     ///
-    /// Only operations whose bodies are Lua functions go to workers. Others in the queue run in this process. Each queue needs an executor of its
-    /// own. From any thread; connects when it is called first, and waits for that.
+    /// Only operations whose bodies are Lua functions run on workers. Others in the queue run in this process. Each queue needs an executor
+    /// of its own. Any thread may call this. The first call connects; each call waits until the connection has started.
     ///
-    /// - Throws: an error if no cluster is configured, or there is no connection.
+    /// - Throws: an error if no cluster is configured, or connecting fails.
     public func clusterExecutor(
         named name: String = "", delivery: ClusterExecutor.Delivery = ClusterExecutor.Delivery()
     ) throws(LuaError) -> ClusterExecutor {

@@ -3,14 +3,15 @@ import OpCluster
 
 /// Runs the operations of one queue on a cluster.
 ///
-/// The queue decides what runs next, as always. This executor takes operations from it while the cluster has room, so that those that wait can
-/// still be cancelled, and a more urgent one still comes first. Operations that are not those of a script run in this process.
+/// The queue decides what runs next, as always. This executor takes operations only while the cluster has room. So waiting operations can
+/// still be cancelled, and a more urgent one still overtakes them. Operations that do not belong to a script run in this process.
 public final class ClusterExecutor: FinishingExecutor, Sendable {
-    /// What happens to the operations of a worker that is lost.
+    /// The handling of operations whose worker is lost.
     public struct Delivery: Sendable {
-        /// Whether no operation may begin twice. One whose worker is lost fails then with the kind `lost`. Otherwise it runs again elsewhere.
+        /// Whether no operation may begin twice. If so, an operation whose worker is lost fails with the kind `lost`. If not, another
+        /// worker runs it.
         public var isAtMostOnce = false
-        /// How many workers may be lost with an operation before it fails with the kind `lost`.
+        /// The number of workers that may be lost with an operation before it fails with the kind `lost`.
         public var maximumDeliveries = 3
 
         /// Makes the usual delivery.
@@ -18,13 +19,13 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
     }
 
     fileprivate struct State {
-        /// What the queue wants to start.
+        /// Functions of the queue. Each one starts an operation.
         var jobs: [@Sendable () -> Void] = []
-        /// The operations that are with workers, or on their way.
+        /// The number of operations that are with workers, or on their way.
         var inFlight = 0
-        /// So many were cancelled before they could leave, and have not finished.
+        /// The number of operations that were cancelled before they left, and have not finished.
         var cancelledCount = 0
-        /// Seconds that a body took, the last ones counting most.
+        /// The seconds that a body takes: an average in which the last ones count most.
         var averageSeconds = 0.1
     }
 
@@ -33,7 +34,7 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
     let delivery: Delivery
     private let state = Guarded(State())
 
-    /// So much work is under way that workers need not wait for the network: this many seconds of it.
+    /// Workers have this many seconds of work in advance, so that they need not wait for the network.
     fileprivate static let aheadSeconds = 0.02
     fileprivate static let leastAhead = 2, mostAhead = 64
 
@@ -48,16 +49,16 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
         if connection.coordinator.slotCount == 0 { connection.operationsWait() }
     }
 
-    /// Whether there are operations to start, or at workers, or on their way.
+    /// Whether operations wait to start, are with workers, or are on their way.
     var hasOperations: Bool { state.withLock { $0.inFlight > 0 || !$0.jobs.isEmpty } }
 
     package var purposeOfWait: String? { connection.purposeOfWait }
 
-    /// Starts what there is room for.
+    /// Starts operations while the cluster has room.
     func startMore() {
         let slots = connection.coordinator.slotCount
         while let job = state.withLock({ $0.next(slots: slots) }) {
-            // On a thread of the engine, which has a Lua state.
+            // The engine's threads have Lua states.
             connection.run { [self] in
                 job()
                 operationDidFinish(nil)
@@ -65,18 +66,20 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
         }
     }
 
-    /// An operation of the queue was cancelled before it could leave. It ends when it is its turn, for which there may be no room: without
-    /// workers, never.
+    /// Counts an operation of the queue that was cancelled before it left. A cancelled operation finishes only after it was started.
+    /// Without workers there is no room to start it, so `next` ignores the limit until it has finished.
     func hasCancelled(_ operation: Operation) {
         state.withLock { $0.cancelledCount += 1 }
         operation.whenFinished { [self] in state.withLock { $0.cancelledCount -= 1 } }
         startMore()
     }
 
-    /// Counts an operation that goes to a worker.
+    /// Counts an operation that is sent to a worker.
     func operationDidStart() { state.withLock { $0.inFlight += 1 } }
 
-    /// An operation has come back, after so many seconds at a worker; or one was started, if that is nil.
+    /// Ends the count of an operation that has returned, or of a function that has started one.
+    ///
+    /// - Parameter seconds: the time that the body took at a worker; nil if no worker has run one.
     func operationDidFinish(_ seconds: Double?) {
         state.withLock { state in
             state.inFlight -= 1
@@ -90,7 +93,7 @@ extension ClusterExecutor.State {
     fileprivate mutating func next(slots: Int) -> (@Sendable () -> Void)? {
         let ahead = Int(ClusterExecutor.aheadSeconds / max(averageSeconds, 1e-6))
         let most = slots * min(max(ahead, ClusterExecutor.leastAhead), ClusterExecutor.mostAhead)
-        // Those that are sent because they come before one that was cancelled wait for a worker in the stream.
+        // The operations before a cancelled one are sent as well. They wait in the stream for a worker.
         guard inFlight < most || slots == 0 && cancelledCount > 0, !jobs.isEmpty else { return nil }
         inFlight += 1
         return jobs.removeFirst()

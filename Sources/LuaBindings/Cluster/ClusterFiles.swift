@@ -4,15 +4,15 @@ import OpCluster
 
 /// The files of an operation with `inputs` or `outputs`, for a worker that may not see them. Paths are relative to the working directory.
 ///
-/// The coordinator leaves a token: a file with a name and contents that nobody else has. A worker that finds the token there sees the
-/// coordinator's files, and uses them. Another one asks for the inputs and sends the outputs back.
+/// The coordinator leaves a token: a file whose name and contents are unique. A worker that finds the token sees the coordinator's files,
+/// and uses them. Another worker asks for the inputs, and sends the outputs back.
 struct ClusterFiles: Sendable {
     /// A file of a run that tells whether another machine sees the same files.
     struct Token: Sendable, Hashable {
         let path: String
         let contents: String
 
-        /// Whether the file is there.
+        /// Whether this process finds the file, with its contents.
         var isSeen: Bool { (try? FileContents(path: path)).map { Array(contents.utf8) == $0.bytes } ?? false }
     }
 
@@ -20,11 +20,11 @@ struct ClusterFiles: Sendable {
     let inputs: [String]
     let outputs: [String]
 
-    /// - Throws: an error if a file is outside of the working directory. It is harmless if all workers see the same files, so it is found out
-    ///   only by a worker that does not.
+    /// Paths outside of the working directory are harmless if all workers see the same files. A worker that does not see them refuses such
+    /// paths, in `fetch`.
     init(token: Token, inputs: [String], outputs: [String]) { (self.token, self.inputs, self.outputs) = (token, inputs, outputs) }
 
-    /// A path as it is in the working directory; an absolute one if it is outside of it.
+    /// A path relative to the working directory; an absolute path if it is outside of that directory.
     static func relative(_ path: String, to directory: String) -> String {
         let prefix = directory == "/" ? "/" : directory + "/"
         return path.hasPrefix(prefix) ? String(path.dropFirst(prefix.count)) : path
@@ -58,7 +58,7 @@ struct ClusterFiles: Sendable {
     }
 }
 
-/// A file on its way.
+/// A file that one member of the cluster sends to another.
 struct SentFile: Sendable {
     let path: String
     let mode: mode_t
@@ -85,13 +85,13 @@ struct SentFile: Sendable {
     }
 }
 
-/// Whether there is such a folder.
+/// Whether the path is that of a folder.
 func isFolder(_ path: String) -> Bool {
     var status = stat()
     return unsafe stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
 }
 
-/// Makes the folders that a file is to be in. What is missing then is told when the file is opened.
+/// Makes the folders above a file. Opening the file reports any error.
 func makeFolders(of path: String) {
     var slash = path.startIndex
     while let next = path[path.index(after: slash)...].firstIndex(of: "/") {
@@ -100,7 +100,7 @@ func makeFolders(of path: String) {
     }
 }
 
-/// What is in a file.
+/// The contents and the mode of a file.
 struct FileContents {
     let bytes: [UInt8]
     let mode: mode_t

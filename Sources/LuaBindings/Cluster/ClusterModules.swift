@@ -2,18 +2,19 @@ import CLua
 import Glibc
 import OpCluster
 
-/// The modules of a script, for workers that do not have the same files. What a worker got once it knows by its digest, in every later run.
+/// The modules of a script, for workers that do not have the same files. A worker keeps a text under its digest, and uses it in later runs
+/// as well.
 enum ClusterModules {
-    /// The text of a module, and what messages call it.
+    /// The text of a module, and its name in messages.
     struct Source: Sendable {
         let blob: Blob
         let chunkName: String
     }
 
-    /// Finds a module as `require` does, in Lua only: modules in C must be installed at the workers.
+    /// Finds a module as `require` does, but only in Lua: modules in C must be installed at the workers.
     static func find(_ name: String, path: String, loader: (@Sendable (String) throws -> String?)?) -> Source? {
         if let loader, let text = (try? loader(name)) ?? nil { return Source(blob: Blob(copying: Array(text.utf8)), chunkName: "@\(name)") }
-        // Nothing else than a module is to be found: a name is no path.
+        // A worker must get modules only, so a name that is a path is refused.
         if name.utf8.contains(where: { $0 == 0 || $0 == UInt8(ascii: "/") }) { return nil }
         let file = name.split(separator: ".", omittingEmptySubsequences: false).joined(separator: "/")
         for template in path.split(separator: ";") {
@@ -38,7 +39,7 @@ enum ClusterModules {
 
     /// Asks the coordinator of a task for a module. Waits for the answer.
     ///
-    /// - Returns: the text, and what messages call it; nil if the coordinator does not have the module.
+    /// - Returns: the text, and its name in messages; nil if the coordinator does not have the module.
     /// - Throws: an error if there is no answer.
     static func fetch(_ name: String, for task: WorkerTask) throws -> (text: [UInt8], chunkName: String)? {
         let answered = Awaited<[UInt8]?>()

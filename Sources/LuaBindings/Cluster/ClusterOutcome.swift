@@ -3,7 +3,7 @@ import OpCluster
 @_spi(Locking) @_spi(Subclassing) import OpEngine
 import Synchronization
 
-/// What `ClusterConnection.setup` has written.
+/// Writes and reads the blob that `ClusterConnection.setup` makes.
 enum ClusterSetup {
     struct Settings {
         let showsWarnings: Bool
@@ -13,7 +13,7 @@ enum ClusterSetup {
         let directory: String
     }
 
-    /// What the coordinator sends. `state` is the calling thread's.
+    /// Encodes the settings, the modules' paths and the preludes of a run.
     static func blob(of core: RuntimeCore, _ published: RuntimeCore.Shared) throws(Failure) -> Blob {
         var settings = ByteWriter()
         settings.byte(core.showsWarnings.load(ordering: .relaxed) ? 1 : 0)
@@ -30,7 +30,7 @@ enum ClusterSetup {
         return Blob(copying: settings.bytes + (try writer.bytes()))
     }
 
-    /// The settings that a runtime is made with, and what follows them.
+    /// Decodes the settings, with which a worker makes its runtime. `apply` decodes the rest.
     static func settings(in blob: Blob) throws(Failure) -> (Settings, rest: ArraySlice<UInt8>) {
         var reader = ByteReader(blob.copy[...])
         do {
@@ -41,7 +41,7 @@ enum ClusterSetup {
         } catch { throw WireReader.malformed }
     }
 
-    /// Takes over modules' paths and preludes. Returns how many preludes there are.
+    /// Applies the modules' paths and the preludes to a worker's runtime. Returns the number of preludes in the blob.
     static func apply(_ blob: Blob, to core: RuntimeCore, skippingPreludes known: Int) throws(Failure) -> Int {
         var reader = try WireReader(settings(in: blob).rest, core: core)
         if let paths = try reader.optional({ reader throws(Failure) in try reader.parcel() }) { core.publish(paths: paths) }
@@ -54,20 +54,20 @@ enum ClusterSetup {
     }
 }
 
-/// A task as an operation of the worker, and the operation's outcome as the coordinator takes it.
+/// Makes an operation of a worker from a task, and the coordinator's outcome from that operation.
 enum ClusterOutcome {
-    /// What a task consists of.
+    /// The contents of a task.
     struct Received {
         let operation: LuaOperation
         /// The name of its queue.
         let queue: String?
-        /// The files that it uses, if it has some.
+        /// The files that the operation uses; nil if it has none.
         let files: ClusterFiles?
-        /// The errors of other operations that it may read.
+        /// The errors of other operations that the body may read.
         let failures: [OperationFailure]
     }
 
-    /// The operation that a task describes. The first blob is that of the setup. See `LuaOperation.payload`.
+    /// Makes the operation that a task describes. The first blob is the setup. See `LuaOperation.payload`.
     static func operation(
         of task: WorkerTask, core: RuntimeCore, memoryLimit: Int?, _ frozenValues: FrozenValues
     ) throws(Failure) -> Received {
@@ -104,13 +104,13 @@ enum ClusterOutcome {
         return Received(operation: operation, queue: queue, files: files, failures: reader.failures)
     }
 
-    /// What an operation that has finished leaves.
+    /// The outcome of an operation that has finished.
     ///
     /// - Parameters:
-    ///   - before: what was stored in it when it began.
-    ///   - failures: the errors that it may have read.
-    ///   - others: the failures of operations that bodies have made here, which nobody has read.
-    ///   - files: what it has made, if that must be sent.
+    ///   - before: the values that were stored in it when it began.
+    ///   - failures: the errors of other operations that its body may have read.
+    ///   - others: the unread failures of operations that bodies have made here.
+    ///   - files: the outputs, if the coordinator does not see them.
     static func payload(
         of operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], others: [OperationFailure], files: [SentFile],
         _ frozenValues: FrozenValues

@@ -1,10 +1,10 @@
 import OpCluster
 
-/// What a worker asks the coordinator of a run, and the answers.
+/// A question of a worker to the coordinator of a run, and its answers.
 enum ClusterQuestion {
     /// The source of a module.
     case module(String)
-    /// The inputs of a task that exist.
+    /// The inputs of a task, as far as these files exist.
     case inputs(task: UInt64)
 
     var bytes: [UInt8] {
@@ -33,7 +33,7 @@ enum ClusterQuestion {
 
     // MARK: answers
 
-    /// A file as an answer names it.
+    /// A file in an answer.
     struct File {
         let path: String
         let mode: UInt32

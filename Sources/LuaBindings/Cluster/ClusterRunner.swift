@@ -3,17 +3,17 @@ import Glibc
 public import OpCluster
 @_spi(Locking) import OpEngine
 
-/// Runs the bodies that come from a cluster: each run has a runtime of its own here, with the run's modules and preludes.
+/// Runs the bodies that a cluster sends. Each run of a script has a runtime of its own here, with the run's modules and preludes.
 public final class ClusterRunner: ClusterWorker.Runner {
     private let slots: Int
     private let memoryLimit: Int?
     private let folder: WorkerFolder
     private let runs = Guarded<[String: ClusterRun]>([:])
-    /// Held while a run is made or brought up to date: tasks may begin on several threads at once.
+    /// Held while a run is made or updated: several threads may begin tasks at once.
     private let preparing = Guarded(())
     private let ending = Guarded(Ending())
 
-    /// The runs that have ended, and whose bodies may not have.
+    /// The runs that have ended, while their bodies may still execute.
     private struct Ending {
         var count = 0
         var waiters: [Awaited<Void>] = []
@@ -23,16 +23,16 @@ public final class ClusterRunner: ClusterWorker.Runner {
     ///
     /// - Parameters:
     ///   - slots: the number of bodies that run at once.
-    ///   - memoryLimit: the bytes that a body may use in any case; nil for no limit.
-    ///   - directory: where to put the files of runs whose files are not seen here.
+    ///   - memoryLimit: the bytes that a body may use, whatever its own limit is; nil for no limit.
+    ///   - directory: the place for the files of runs, if this machine does not see the coordinator's files.
     public init(slots: Int, memoryLimit: Int?, directory: String) {
         (self.slots, self.memoryLimit) = (slots, memoryLimit)
         folder = WorkerFolder(base: directory)
     }
 
-    /// Makes a directory for the files of runs, unless it is there.
+    /// Makes a directory for the files of runs, unless it exists.
     ///
-    /// - Returns: false, with `errno` set, if no files can be put there.
+    /// - Returns: false, with `errno` set, if this process cannot make files there.
     public static func prepareDirectory(_ path: String) -> Bool {
         makeFolders(of: path + "/")
         return unsafe access(path, W_OK | X_OK) == 0
@@ -56,7 +56,7 @@ public final class ClusterRunner: ClusterWorker.Runner {
         let made = try ClusterRun(slots: slots, memoryLimit: memoryLimit, folder, firstTask: task)
         try made.apply(task)
         runs.withLock { $0[task.run] = made }
-        // The run may have ended meanwhile.
+        // The run may have ended before `runs` had it.
         if task.isOver { runHasEnded(task.run) }
         return made
     }
@@ -71,7 +71,7 @@ public final class ClusterRunner: ClusterWorker.Runner {
     public func runHasEnded(_ run: String) {
         guard let ended = runs.withLock({ $0.removeValue(forKey: run) }) else { return }
         ending.withLock { $0.count += 1 }
-        // On a thread of its own: bodies may take their time.
+        // Bodies may take long to end, so closing has a thread of its own.
         onNewThread { [self] in
             ended.close()
             let waiters = ending.withLock { ending in
@@ -82,7 +82,7 @@ public final class ClusterRunner: ClusterWorker.Runner {
         }
     }
 
-    /// Waits until the bodies of the runs that have ended are over, too, and the files of these runs are removed.
+    /// Waits until the runs that have ended are closed: their bodies have returned, and their files are removed.
     public func waitForEndedRuns() {
         let ended = Awaited<Void>()
         let isOver = ending.withLock { ending in
@@ -93,36 +93,36 @@ public final class ClusterRunner: ClusterWorker.Runner {
     }
 }
 
-/// One run, as a worker has it.
+/// A script's run at a worker.
 final class ClusterRun: Sendable {
     private typealias ModuleSource = (text: [UInt8], chunkName: String)
 
     private struct State {
-        /// The operations here, by their tasks. One that was believed to be lost may be here twice.
+        /// The operations here, by their tasks. The same operation may be here twice, if the coordinator believed it lost.
         var operations: [ObjectIdentifier: LuaOperation] = [:]
         /// The tasks, by their operations.
         var tasks: [ObjectIdentifier: RunningTask] = [:]
-        /// Any of the tasks, to ask the coordinator with.
+        /// The newest task. Questions to the coordinator name a task.
         var lastTask: WorkerTask
         var setup: BlobName?
         var preludeCount = 0
         /// The queues, by their names.
         var queues: [String?: OperationQueue] = [:]
-        /// The sources of modules that have come.
+        /// The sources of modules that the coordinator has sent.
         var modules: [String: ModuleSource] = [:]
     }
 
     private let runtime: Runtime
     private let memoryLimit: Int?
     private let folder: WorkerFolder
-    /// For the run's files, if they are not seen here.
+    /// The folder for the run's files, if this machine does not see the coordinator's.
     private let ownFolder: String
     /// The script's working directory, or the folder of the run if this machine has no such directory.
     private let directory: String
     private let frozenValues = FrozenValues()
     private let state: Guarded<State>
 
-    /// The receiver of what bodies write exists before the run does.
+    /// Passes on the output of bodies. The runtime needs it before the run is complete.
     private final class Outlet: Sendable {
         private let run = Guarded<Weak>(Weak())
 
@@ -176,11 +176,11 @@ final class ClusterRun: Sendable {
                 ClusterOutcome.payload(of: operation, before: before, received.failures, others: others, files: made, frozenValues)
             }
         }
-        // Whoever stopped the task before it was here has not found it.
+        // A stop that was requested before `operations` had this operation has not found it.
         if let request = task.stopRequest { stop(task, request) }
         folder.enter(sent == nil ? directory : ownFolder, for: task) { [self] in
             guard let sent else { return add(operation, of: task, running, to: queue) }
-            // On a thread that may wait for the files.
+            // Fetching the files waits for them, so it has a thread of its own.
             onNewThread { [self] in
                 do throws(Failure) { try sent.fetch(for: task, into: ownFolder) } catch {
                     operation.fail(with: OperationFailure(error, kind: .error, of: operation))
@@ -191,25 +191,25 @@ final class ClusterRun: Sendable {
         }
     }
 
-    /// Runs an operation. If the run has ended meanwhile, it is over.
+    /// Adds an operation to its queue. If the run has ended meanwhile, the operation fails.
     private func add(_ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, to queue: OperationQueue) {
         do { try queue.tryAddOperation(operation) } catch {
             finish(operation, of: task, running) { _ in ClusterOutcome.failure(Failure(message: "the run has ended")) }
         }
     }
 
-    /// A task has ended, or never begins.
+    /// Sends the outcome of a task that has ended or never begins.
     ///
-    /// - Parameter payload: makes the outcome. It gets the failures of operations that bodies have made, and that nobody has read.
+    /// - Parameter payload: makes the outcome. Its argument is the unread failures of operations that bodies have made.
     private func finish(
         _ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, with payload: ([OperationFailure]) -> Payload
     ) {
-        // The outcome tells it. Before others can take what nobody has read.
+        // The outcome contains this error. Marking it as read keeps it out of the unread failures below.
         (operation.error as? OperationFailure)?.markRead()
         let others = state.withLock { state -> [OperationFailure] in
             state.operations[ObjectIdentifier(task)] = nil
             state.tasks[ObjectIdentifier(operation)] = nil
-            // Another body may be about to read them.
+            // Another body may still read them.
             if !state.tasks.isEmpty { return [] }
             return runtime.takeUnreadFailures()
         }
@@ -218,7 +218,7 @@ final class ClusterRun: Sendable {
         task.finish(payload(others))
     }
 
-    /// A queue whose operations all execute at once: how many there are is decided elsewhere.
+    /// The queue with this name. All of its operations execute at once: the cluster's worker limits their number.
     private func queue(named name: String?) -> OperationQueue {
         state.withLock { state in
             if let known = state.queues[name] { return known }
@@ -230,7 +230,7 @@ final class ClusterRun: Sendable {
         }
     }
 
-    /// Takes over what the task says about the run, unless that is known.
+    /// Applies the setup that came with the task, unless it is the present one.
     func apply(_ task: WorkerTask) throws(Failure) {
         guard let blob = task.blobs.first else { throw WireReader.malformed }
         let (known, preludeCount) = state.withLock { ($0.setup, $0.preludeCount) }
@@ -244,7 +244,7 @@ final class ClusterRun: Sendable {
         if request == .cancel { operation.cancel() } else { operation.interrupt() }
     }
 
-    /// Ends what is left, and waits for it.
+    /// Closes the runtime, which ends its operations and waits for them, and removes the run's files.
     func close() {
         runtime.close(deadline: .seconds(10))
         folder.remove(ownFolder)
@@ -267,18 +267,18 @@ final class ClusterRun: Sendable {
     }
 }
 
-/// A task that runs here, and what it has written without a newline.
+/// A task that runs here, and its output since the last newline.
 private final class RunningTask: Sendable {
     private let task: WorkerTask
     private let pending = Guarded<[[UInt8]]>([[], []])
 
     init(_ task: WorkerTask) { self.task = task }
 
-    /// Passes on whole lines.
+    /// Passes on the whole lines of the output.
     func write(_ bytes: [UInt8], to stream: UInt8) {
         let lines = pending.withLock { pending -> [UInt8] in
             let index = Int(stream) - 1
-            // What is pending has no newline.
+            // The pending bytes have no newline.
             guard let end = bytes.lastIndex(of: UInt8(ascii: "\n")) else {
                 pending[index] += bytes
                 return []
@@ -289,7 +289,7 @@ private final class RunningTask: Sendable {
         if !lines.isEmpty { task.write(lines, to: stream) }
     }
 
-    /// Passes on what is left, as a line.
+    /// Passes on the rest, as a line.
     func flush() {
         let rest = pending.withLock { pending in
             defer { pending = [[], []] }

@@ -1,13 +1,13 @@
 import OpCluster
 @_spi(Locking) import OpEngine
 
-/// What an operation is on a cluster: how to stop it there.
+/// Identifies an operation on a cluster, in order to stop it there.
 final class ClusterTicket: Sendable {
     private struct State {
         var number: UInt64?
         var request: StopRequest?
         var hasEnded = false
-        /// The errors of other operations that went along, in the order of `WireWriter.failures`.
+        /// The errors of other operations that were sent along, in the order of `WireWriter.failures`.
         var failures: [OperationFailure] = []
     }
 
@@ -16,17 +16,17 @@ final class ClusterTicket: Sendable {
 
     init(_ executor: ClusterExecutor) { self.executor = executor }
 
-    /// The operation has a number there.
+    /// Records the number of the operation's task.
     func isSubmitted(as number: UInt64) {
         let request = state.withLock { state in
             state.number = number
             return state.request
         }
-        // Somebody wanted to stop it before it had one.
+        // This stop was requested before the task had a number.
         if let request { executor.connection.coordinator.stop(number, request) }
     }
 
-    /// What the operation waits for; nil if a worker has it.
+    /// The reason why the operation waits; nil if a worker has it.
     var purposeOfWait: String? {
         let connection = executor.connection
         let isTaken = state.withLock { $0.number }.map { connection.coordinator.worker(of: $0) != nil } ?? false
@@ -37,7 +37,7 @@ final class ClusterTicket: Sendable {
     func cancel() { stop(.cancel) }
     /// Has the worker stop the body.
     func interrupt() { stop(.interrupt) }
-    /// Tells the worker that nobody needs the operation any more.
+    /// Tells the worker that the operation is no longer needed.
     func drop() { stop(.drop) }
 
     /// Asks the worker to stop the operation. Repeating this does no harm.
@@ -49,15 +49,15 @@ final class ClusterTicket: Sendable {
         if let number { executor.connection.coordinator.stop(number, request) }
     }
 
-    /// Lets go of what a worker could still have asked for.
+    /// Releases the inputs, which no worker asks for any more.
     func releaseFiles() { if let number = state.withLock({ $0.number }) { executor.connection.releaseInputs(of: number) } }
 
-    /// Gives up an operation whose worker does not say that it has stopped.
+    /// Finishes an operation whose worker does not report that it has stopped.
     func abandon() { if let number = state.withLock({ $0.number }) { executor.connection.coordinator.abandon(number) } }
 
     func hasSent(_ failures: [OperationFailure]) { state.withLock { $0.failures = failures } }
 
-    /// The body has read these of the errors that went along. Others may come from a worker that is wrong.
+    /// Marks those of the errors sent along that the body has read. A faulty worker may send other indices, which are ignored.
     func markRead(_ indices: [Int]) {
         let failures = state.withLock { $0.failures }
         for index in indices where failures.indices.contains(index) { failures[index].markRead() }

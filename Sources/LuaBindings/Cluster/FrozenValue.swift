@@ -2,7 +2,7 @@ import CLua
 import OpCluster
 @_spi(Locking) import OpEngine
 
-/// A frozen value of Lua, which is kept as long as this.
+/// Keeps a frozen value of Lua.
 @safe
 final class FrozenValue: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because frozen values do not change, and their counts are atomic.
@@ -14,7 +14,7 @@ final class FrozenValue: @unchecked Sendable {
         unsafe self.table = table
     }
 
-    /// Reads what `clua_wire_write_frozen` has written. Nil for other bytes, and if memory has run out.
+    /// Reads the bytes that `clua_wire_write_frozen` has written. Nil if they are damaged, or memory has run out.
     init?(_ bytes: UnsafeRawBufferPointer) {
         let start = unsafe bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
         guard let table = unsafe clua_wire_read_frozen(start, bytes.count) else { return nil }
@@ -26,20 +26,20 @@ final class FrozenValue: @unchecked Sendable {
     /// Whether no state and no parcel has the value now.
     var isLeft: Bool { unsafe !clua_wire_frozen_is_shared(table) }
 
-    /// The table, for somebody else to release.
+    /// The table, retained for the caller.
     func retained() -> OpaquePointer? {
         unsafe clua_wire_retain_frozen(table)
         return unsafe table
     }
 }
 
-/// The large frozen values that have come and gone last, as values and as bytes. So each is written or made once, however many operations have it, and
-/// one that comes back is the one that has gone.
+/// The large frozen values that were sent or received last, as values and as bytes. So each is written or made once, however many
+/// operations have it, and a value that returns is the one that was sent.
 final class FrozenValues: Sendable {
     private typealias Known = (value: FrozenValue, blob: Blob)
 
     private static let most = 8
-    /// The one that was used last is the last one.
+    /// The value that was used last is at the end.
     private let known = Guarded<[Known]>([])
 
     /// The bytes of a value.
@@ -48,7 +48,7 @@ final class FrozenValues: Sendable {
     /// The value that has these bytes; nil if they are wrong.
     func value(of blob: Blob) -> FrozenValue? {
         var dropped: [Known] = []
-        // Others wait for it, rather than make it, too.
+        // The lock stays held, so that other threads wait for the value rather than make it, too.
         let value = known.withLock { known -> FrozenValue? in
             if let found = Self.use(&known, where: { $0.blob.name == blob.name }) { return found.value }
             guard let made = unsafe FrozenValue(blob.bytes) else { return nil }
@@ -62,7 +62,7 @@ final class FrozenValues: Sendable {
     /// Keeps a value that was written.
     func keep(_ blob: Blob, of value: FrozenValue) {
         let dropped = known.withLock { known in
-            // An equal one that was frozen before is less likely to be needed again.
+            // The older one of two equal values is less likely to be sent again.
             let equal = known.filter { $0.blob.name == blob.name }
             known.removeAll { $0.blob.name == blob.name }
             return equal + Self.add((value, blob), to: &known)
@@ -77,7 +77,7 @@ final class FrozenValues: Sendable {
         return found
     }
 
-    /// Returns those that are no longer kept. Releasing them may take its time.
+    /// Returns the values that are no longer kept. Releasing them may take long, so the caller does it without the lock.
     private static func add(_ new: Known, to known: inout [Known]) -> [Known] {
         var dropped = known.filter(\.value.isLeft)
         known.removeAll { entry in dropped.contains { $0.value === entry.value } }

@@ -3,11 +3,12 @@ import Glibc
 import OpCluster
 @_spi(Locking) @_spi(Subclassing) import OpEngine
 
-/// Operations that run on a cluster. Here they execute from when they leave to when they come back, and no thread waits for them.
+/// Operations that run on a cluster. In this process, an operation executes from when it leaves to when it returns, and no thread waits for
+/// it.
 extension LuaOperation {
     var ticket: ClusterTicket? { ifOutOfLine { $0.rare?.ticket } ?? nil }
 
-    /// The executor of the queue, if that is a cluster's.
+    /// The executor of the queue, if the queue uses a cluster.
     var clusterExecutor: ClusterExecutor? { queue?.underlyingQueue as? ClusterExecutor }
 
     func start(by executor: ClusterExecutor) {
@@ -18,7 +19,7 @@ extension LuaOperation {
     /// Sends the bodies to a worker.
     func leave(with ticket: ClusterTicket) {
         let executor = ticket.executor
-        // Whoever waits for the operation must know that the end comes from outside.
+        // The operation ends from outside the engine. Threads that wait for it must not report a wait without end.
         core.engine.hold()
         executor.operationDidStart()
         let (bodies, step) = takeBodies()
@@ -47,7 +48,7 @@ extension LuaOperation {
     ) {
         let connection = ticket.executor.connection
         var handlers = Coordinator.Handlers { [self] outcome in
-            // What needs a Lua state, or may wait for a file, does not happen on the thread that receives messages.
+            // This thread receives messages. Work that needs a Lua state, or may wait for a file, must not run on it.
             if finishStep != nil || hasAttemptsLeft {
                 connection.run { [self] in finish(as: outcome, ticket, files, finishStep) }
             } else {
@@ -65,7 +66,7 @@ extension LuaOperation {
             if let files { connection.setInputs(files.inputs, of: number) }
         }
         ticket.isSubmitted(as: number)
-        // Whoever stopped the operation before it had a ticket has not found it.
+        // A stop that was requested before the operation had a ticket has not found it.
         if stopReason != nil { ticket.interrupt() } else if isCancelled { ticket.cancel() }
     }
 
@@ -90,7 +91,7 @@ extension LuaOperation {
         let memory = memoryLimit ?? (core.operationMemoryLimit > 0 ? core.operationMemoryLimit : nil)
         try writer.optional(memory) { writer, bytes throws(Failure) in writer.number(bytes) }
         try writer.storage(storage)
-        // A body finds its dependencies only in the operation that it gets.
+        // A body finds its dependencies only in the operation that it is passed.
         let takesOperation = parcels.contains { unsafe clua_wire_has_parameters($0.pointer) }
         let dependencies =
             takesOperation ? dependencies.compactMap { $0 as? LuaOperation }.filter { $0.kind != .group && $0.isFinished } : []
@@ -102,7 +103,7 @@ extension LuaOperation {
         return (try writer.finish(), writer.failures)
     }
 
-    /// The name of the operation for messages. One without a name is found by the place of its function.
+    /// The name of the operation for messages. The place of its function identifies an operation without a name.
     private func describedName(with parcels: [Parcel]) -> String {
         guard name == nil, let parcel = parcels.first, let place = unsafe clua_wire_place(parcel.pointer) else { return displayName }
         return "\(displayName) \(unsafe String(cString: place))"
@@ -150,12 +151,12 @@ extension LuaOperation {
         }
     }
 
-    /// Takes over what the worker says. Returns the failure if there is one.
+    /// Applies the outcome that the worker has sent. Returns the failure if there is one.
     private func apply(
         _ payload: Payload, _ ticket: ClusterTicket, _ files: ClusterFiles?
     ) throws(Failure) -> OperationFailure? {
         var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core, ticket.executor.connection.frozenValues)
-        // A timeout that was set here meanwhile ends the attempt only.
+        // A worker cancels an operation that it was told to stop. Here, a timeout ends the attempt only, if another one follows.
         if try reader.flag(), stopReason != .timeout || !hasAttemptsLeft { cancelItself() }
         let values = try reader.list { reader throws(Failure) in
             (name: try reader.text(), value: try reader.optional { reader throws(Failure) in try reader.parcel() })
@@ -182,7 +183,7 @@ extension LuaOperation {
             SentFile(path: try reader.text(), mode: mode_t(truncatingIfNeeded: try reader.number()), blob: try reader.blob())
         }
         let folder = ClusterFiles.workingDirectory
-        // A worker may only make what it was asked for.
+        // A worker may make only the files that it was asked for.
         for file in made where files?.outputs.contains(file.path) ?? false { try file.write(below: folder) }
         return nil
     }
@@ -207,7 +208,7 @@ extension LuaOperation {
 }
 
 extension Operation.QueuePriority {
-    /// The number that members of a cluster use.
+    /// The number of the priority in a cluster's messages.
     var clusterPriority: UInt8 {
         switch self {
         case .veryLow: 0
@@ -218,7 +219,7 @@ extension Operation.QueuePriority {
         }
     }
 
-    /// The priority that has a number.
+    /// The priority with a number; `normal` for an unknown number.
     init(clusterPriority number: Int) {
         self = [.veryLow, .low, .normal, .high, .veryHigh].first { $0.clusterPriority == number } ?? .normal
     }

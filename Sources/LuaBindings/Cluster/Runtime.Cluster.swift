@@ -1,10 +1,10 @@
 public import OpCluster
 
 extension Runtime {
-    /// Where a cluster's servers are, and what the members of the cluster know each other by. The operations of a queue that uses the cluster run
-    /// on its workers; everything else about them stays in this process.
+    /// A cluster's servers, and the secret that its members share. The operations of a queue that uses the cluster run on its workers.
+    /// Everything else about them stays in this process.
     ///
-    /// - Note: What workers get is code. Use a cluster with TLS, credentials and a key, unless all of it is on one machine.
+    /// - Note: Workers run code that they receive. Use a cluster with TLS, credentials and a key, unless all of it is on one machine.
     public struct Cluster: Sendable {
         /// The servers, and how to connect to them.
         public var server: NatsFabric.Settings
@@ -18,7 +18,7 @@ extension Runtime {
         public var marksOutput = false
         /// Whether a person is told when operations have waited for five seconds without any worker. See also `RunMonitor.clusters`.
         public var tellsOfAbsence = true
-        /// Told what a person should know, such as that the connection was lost; nil for the runtime's messages on stderr.
+        /// Receives messages for a person, such as that the connection was lost. Nil for the runtime's messages on stderr.
         public var notice: (@Sendable (String) -> Void)?
 
         /// Makes the settings for a cluster.
@@ -27,7 +27,7 @@ extension Runtime {
         /// Makes the settings for the cluster of a server.
         public init(url: String) { self.init(NatsFabric.Settings(url: url)) }
 
-        /// Refuses a cluster that others could use to run code on the workers, or whose settings cannot be right.
+        /// Refuses a cluster that strangers could use to run code on the workers, and settings that cannot be right.
         ///
         /// - Throws: an error that says what is missing or wrong.
         public func checkSecurity() throws(ClusterError) {

@@ -3,25 +3,26 @@ import Glibc
 import OpCluster
 @_spi(Subclassing) import OpEngine
 
-/// Reads what `WireWriter` has written. It may come from anybody who has the key, and at a cluster without one from anybody.
+/// Reads the bytes that `WireWriter` has written. Any program that has the key may send them; without a key, any program that reaches the
+/// server.
 struct WireReader {
     private var reader: ByteReader
     private let blobs: [Blob]
     private var objects: [(object: AnyObject, kind: ObjectKind)] = []
     private let core: RuntimeCore
     private let frozenValues: FrozenValues
-    /// Whose values they are.
+    /// The operation that the values belong to.
     private(set) var owner: LuaOperation?
     /// The errors of the operations that were read. See `WireWriter.failures`.
     private(set) var failures: [OperationFailure] = []
 
     static let malformed = Failure(message: "what came from another member of the cluster is damaged")
 
-    /// Reads the objects. The values follow.
+    /// Reads the objects, which precede the values.
     ///
     /// - Parameters:
-    ///   - owner: what the values call the operation itself; nil to make one if there is a description of it.
-    ///   - frozenValues: those that have come or gone before.
+    ///   - owner: the operation that the values call the operation itself; nil to make it if the bytes describe it.
+    ///   - frozenValues: the values that were sent or received before.
     init(
         _ bytes: [UInt8], _ blobs: [Blob], for owner: LuaOperation?, core: RuntimeCore, _ frozenValues: FrozenValues
     ) throws(Failure) {
@@ -32,7 +33,7 @@ struct WireReader {
         try readObjects()
     }
 
-    /// Reads what was written in one piece.
+    /// Reads bytes without blobs.
     init(_ bytes: ArraySlice<UInt8>, core: RuntimeCore) throws(Failure) {
         (blobs, self.core, frozenValues) = ([], core, FrozenValues())
         reader = ByteReader(bytes)
@@ -161,7 +162,7 @@ struct WireReader {
         }
     }
 
-    /// Reads the rest of the description of the owner, whose first number was the one after its kind's.
+    /// Makes the owner from the rest of its description. The number before that, its kind, was read.
     private mutating func makeOwner(_ kind: LuaOperation.Kind) throws(Failure) {
         let index = try number() - 1
         let scriptClass = objects.indices.contains(index) ? objects[index].object as? ScriptClass : nil
@@ -187,7 +188,7 @@ struct WireReader {
             queueName: queue, groupName: group, cause: cause)
     }
 
-    /// Gives an operation the outcome that it had elsewhere.
+    /// Gives an operation the outcome that it had on another machine.
     private mutating func finish(_ operation: LuaOperation) throws(Failure) {
         operation.name = try optional { reader throws(Failure) in try reader.text() }
         let outcome = try number()
@@ -206,7 +207,7 @@ struct WireReader {
         try list { reader throws(Failure) in (name: try reader.text(), value: try reader.parcel()) }
     }
 
-    /// An object that `finished` has written.
+    /// An operation that `WireWriter.finished` has written.
     mutating func finished() throws(Failure) -> LuaOperation {
         let index = try number()
         guard objects.indices.contains(index), let operation = objects[index].object as? LuaOperation else { throw Self.malformed }
@@ -219,7 +220,7 @@ extension Blob {
 }
 
 extension LuaOperation {
-    /// Makes this operation, which nobody else knows, one that has finished.
+    /// Finishes this operation with the outcome that it had on another machine. The caller must hold the only reference.
     fileprivate func finishAsReceived(_ results: [Parcel], outcome: OperationOutcome, _ failure: OperationFailure?) {
         _ = withFields { $0.takeBodies() }
         if results.count == 1 {
@@ -232,7 +233,7 @@ extension LuaOperation {
             registerReferences(of: result)
         }
         if outcome == .cancelled { cancelItself() }
-        // Where it failed it is reported, unless the body reads it.
+        // The machine on which it failed reports the failure, unless the body here reads it.
         if let failure { fail(with: failure, outcome: outcome) }
         end()
     }

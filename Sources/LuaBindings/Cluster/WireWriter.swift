@@ -3,42 +3,42 @@ import Glibc
 import OpCluster
 import OpEngine
 
-/// Writes Lua values for another machine: what a body runs with, and what comes of it.
+/// Writes Lua values for another machine: those that a body runs with, and those that it leaves.
 ///
 /// wire := list-of-objects description-of-owner contents-of-objects values. The objects are those that values refer to, each once. The
-/// operations among them have finished, and what travels is their outcome.
+/// operations among them have finished, and the contents are their outcomes.
 struct WireWriter {
-    /// What an object is, on the wire.
+    /// The form of an object on the wire.
     enum ObjectForm: UInt8 {
         case operation = 1, scriptClass, failure
     }
 
-    /// Strings and encoded values of at least this many bytes are blobs: a worker gets them once.
+    /// Strings and encoded values of at least this many bytes are blobs, which a worker receives once.
     static let fewestBlobBytes = 64 << 10
-    /// More than this does not fit a message, whatever it consists of.
+    /// If all parts together have more bytes than this, they are a blob, because they would not fit a message.
     private static let mostInlineBytes = 512 << 10
-    /// Operations whose results refer to operations, and so on, are followed so far.
+    /// The most objects that one message has. Results may refer to operations, whose results refer to others, and so on.
     private static let mostObjects = 10_000
 
     private var values = ByteWriter()
     private var objects: [AnyObject] = []
     private var numbers: [ObjectIdentifier: Int] = [:]
     private var blobs: [Blob] = []
-    /// The errors of the operations that were written, in this order.
+    /// The errors of the operations, in the order in which they were written.
     private(set) var failures: [OperationFailure] = []
     private var blobNumbers: [BlobName: Int] = [:]
-    /// The operation that the values belong to. They may refer to it.
+    /// The operation that the values belong to, and may refer to.
     private let owner: LuaOperation?
-    /// What the values are for, as messages name it.
+    /// The use of the values, for messages.
     private let purpose: String
     private let describesOwner: Bool
     private let fewestBlobBytes: Int
     private let frozenValues: FrozenValues?
 
     /// - Parameters:
-    ///   - describesOwner: whether the receiver is to make an operation like the owner.
-    ///   - usesBlobs: whether what is large may travel by itself.
-    ///   - frozenValues: those that have come or gone before.
+    ///   - describesOwner: whether the receiver makes an operation like the owner.
+    ///   - usesBlobs: whether large parts are sent as blobs.
+    ///   - frozenValues: the values that were sent or received before.
     init(
         for owner: LuaOperation?, _ purpose: String, describesOwner: Bool = false, usesBlobs: Bool = true, frozenValues: FrozenValues? = nil
     ) throws(Failure) {
@@ -60,7 +60,7 @@ struct WireWriter {
 
     mutating func seconds(_ value: Double) { values.seconds(value) }
 
-    /// A blob that comes with the values.
+    /// Writes the number of a blob, which is sent with the values.
     mutating func blob(_ blob: Blob) {
         if blobNumbers[blob.name] == nil {
             blobNumbers[blob.name] = blobs.count
@@ -89,7 +89,7 @@ struct WireWriter {
         }
     }
 
-    /// Writes bytes from malloc. Takes them over, and returns the blob if they are one.
+    /// Writes bytes from malloc, and takes them over. Returns the blob if they have become one.
     private mutating func take(_ bytes: UnsafeMutablePointer<UInt8>, _ count: Int) -> Blob? {
         let contents = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
         flag(count >= fewestBlobBytes)
@@ -156,7 +156,7 @@ struct WireWriter {
         return objects.count - 1
     }
 
-    /// Why an object cannot go to another machine; nil if it can.
+    /// The reason why an object cannot be sent to another machine; nil if it can.
     private func refusal(of object: AnyObject) -> String? {
         if objects.count >= Self.mostObjects, numbers[ObjectIdentifier(object)] == nil {
             return "leads to more than \(Self.mostObjects) operations, which is too much to send"
@@ -177,7 +177,7 @@ struct WireWriter {
         }
     }
 
-    /// Where a reference is, such as `upvalue 'log' of function 'compile'`.
+    /// The path of a reference, such as `upvalue 'log' of function 'compile'`.
     private static func path(of index: Int, in parcel: Parcel, _ role: clua_parcel_role) -> String? {
         var key = unsafe clua_key()
         guard unsafe clua_key_make(parcel.pointer, role, nil, &key) == CLUA_KEY_MADE else { return nil }
@@ -197,7 +197,7 @@ struct WireWriter {
         }
     }
 
-    /// An operation that has finished.
+    /// Writes the number of an operation that has finished.
     mutating func finished(_ operation: LuaOperation) throws(Failure) {
         number(numberOf(operation))
     }
@@ -234,7 +234,7 @@ struct WireWriter {
 
     // MARK: the end
 
-    /// Everything that was written.
+    /// Returns everything that was written, as the payload of a message.
     mutating func finish() throws(Failure) -> Payload {
         let bytes = try bytes()
         if bytes.count <= Self.mostInlineBytes { return Payload(bytes: [0] + bytes, contents: blobs) }

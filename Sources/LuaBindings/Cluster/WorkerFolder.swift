@@ -4,40 +4,40 @@ import OpCluster
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// The working directory of a worker's process: that of the script whose operations run, or a folder with that run's files. A process has only
-/// one, so operations that need different ones take turns.
+/// The working directory of a worker's process: that of the script whose operations run, or a folder with the files of its run. A process
+/// has only one, so operations that need different ones take turns.
 final class WorkerFolder: Sendable {
     fileprivate typealias Waiter = (path: String, task: WorkerTask, body: @Sendable () -> Void)
 
     fileprivate struct State {
         var path: String
-        /// The tasks that need it now.
+        /// The tasks that need the directory now.
         var tasks: Set<ObjectIdentifier> = []
         var waiters: [Waiter] = []
     }
 
-    /// Where the process began.
+    /// The directory in which the process began.
     private let home: String
     private let base: String
     private let state: Guarded<State>
     private let count = Atomic<Int>(0)
 
-    /// - Parameter base: where to put the folders of runs.
+    /// - Parameter base: the place for the folders of runs.
     init(base: String) {
         self.base = base
         home = ClusterFiles.workingDirectory
         state = Guarded(State(path: home))
     }
 
-    /// A new folder for the files of a run. One that comes back gets another one.
+    /// Names a new folder for the files of a run. A run that ends and returns gets another one.
     func newFolder(of run: String) -> String {
         "\(base)/opscript-\(getpid())-\(run)-\(count.wrappingAdd(1, ordering: .relaxed).newValue)"
     }
 
-    /// Calls `body` when `path` is the working directory, which it stays until the task leaves. Makes the folder if it is not there.
+    /// Calls `body` when `path` is the working directory. It stays the directory until the task leaves. Makes the folder if it is missing.
     func enter(_ path: String, for task: WorkerTask, _ body: @escaping @Sendable () -> Void) {
         let mayEnter = state.withLock { state in
-            // Whoever waits comes first, or he might wait for ever.
+            // Tasks that wait are first. Otherwise they could wait forever.
             guard state.waiters.isEmpty, state.path == path || state.tasks.isEmpty else {
                 state.waiters.append((path, task, body))
                 return false
@@ -48,7 +48,7 @@ final class WorkerFolder: Sendable {
         if mayEnter { body() }
     }
 
-    /// A task does not need its working directory any more. No effect if it has left already.
+    /// Removes a task from those that need the directory. No effect if it has left already.
     func leave(_ task: WorkerTask) {
         let next = state.withLock { state -> [Waiter] in
             state.tasks.remove(ObjectIdentifier(task))
@@ -85,7 +85,7 @@ extension WorkerFolder.State {
 }
 
 extension ClusterFiles {
-    /// Gets the inputs of a task into the folder of its run. Waits for them.
+    /// Fetches the inputs of a task into the folder of its run. Waits for them.
     func fetch(for task: WorkerTask, into folder: String) throws(Failure) {
         if let path = (inputs + outputs).first(where: { !Self.isInside($0) }) {
             throw Failure(
