@@ -3,15 +3,15 @@ import Glibc
 @_spi(Locking) @_spi(Subclassing) import OpEngine
 import OpStore
 
-/// Operations that ask the store. Others have no `StoredStep`, and pay nothing.
+/// Operations that ask the store. Other operations have no `StoredStep`, and pay nothing.
 extension LuaOperation {
     var step: StoredStep? { ifOutOfLine { $0.rare?.step } ?? nil }
 
-    /// Whether the body did not run, because the store had its work.
+    /// Whether the body did not run, because the store had its results.
     public var isSkipped: Bool { step?.isSkipped ?? false }
 
-    /// Why the body has run although the operation asks the store, such as `input 'a.h' changed`. Nil if it was skipped, does not ask, or has not
-    /// asked yet.
+    /// The reason why the body has run although the operation asks the store, such as `input 'a.h' changed`. Nil if the body was skipped,
+    /// the operation does not ask, or it has not asked yet.
     public var reasonToRun: String? { step?.reason }
 
     func setStep(_ options: StepOptions) { withFields { $0.rareInUse.step = StoredStep(options) } }
@@ -26,16 +26,17 @@ extension LuaOperation {
         tellWhenFinished()
     }
 
-    /// Asks the store, and runs the body unless its work is there.
+    /// Asks the store, and runs the body unless the store has its results.
     func runStep(_ step: StoredStep, _ body: Body) {
         guard let finish = begin(body, of: step) else { return }
         runBody(body, at: 0)
         finish()
     }
 
-    /// Asks the store. Returns nil if its work is there, or if the operation has failed.
+    /// Asks the store. Returns nil if the body must not run: the store has its results, the run is a dry one, or the operation fails or was
+    /// stopped.
     ///
-    /// - Returns: what to call when the body has run.
+    /// - Returns: the function to call when the body has run.
     func begin(_ body: Body, of step: StoredStep) -> (@Sendable () -> Void)? {
         guard let store = core.store, let state = core.stateOfCurrentThread() else { return {} }
         let work: Work, beginning: StoredStep.Beginning
@@ -107,7 +108,7 @@ extension LuaOperation {
         }
     }
 
-    /// Takes the results from the store, in place of running the body. Returns why that is not possible; nil if it is done.
+    /// Takes the results from the store, instead of running the body. Returns the reason why that is not possible; nil if it was.
     private func refusal(of hit: Work.Hit, _ step: StoredStep, _ store: WorkStore) -> String? {
         let damage = "its value in the store is damaged"
         guard let stored = StoredResults(hit.value ?? []) else { return damage }
@@ -127,7 +128,7 @@ extension LuaOperation {
         return nil
     }
 
-    /// Records what the body has done.
+    /// Records the results of the body, and the values that it has stored.
     private func finish(_ work: Work, of step: StoredStep, from before: [String: Parcel], _ store: WorkStore) {
         let results = storedResults
         guard !isCancelled, let returned = results.first ?? nil else { return work.fail() }

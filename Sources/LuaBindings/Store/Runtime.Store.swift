@@ -16,10 +16,10 @@ extension Runtime {
         public enum Mode: Sendable, Hashable {
             /// Finished work does not run again.
             case normal
-            /// Nothing runs that asks the store, and nothing is recorded. An operation that would run finishes without results. Operations that do
-            /// not ask the store run.
+            /// No operation that asks the store runs, and nothing is recorded. An operation that would run finishes without results.
+            /// Operations that do not ask the store run.
             case dryRun
-            /// Everything runs and is recorded.
+            /// All operations run, and their work is recorded.
             case alwaysRun
         }
 
@@ -29,7 +29,7 @@ extension Runtime {
         public var limit = 2 << 30
         /// The use of finished work.
         public var mode = Mode.normal
-        /// Is told what was decided about each operation that asks the store. Called on the thread that runs the operation.
+        /// Receives the decision about each operation that asks the store, on the thread that runs the operation.
         public var explain: (@Sendable (Explanation) -> Void)?
 
         /// Names the folder.
@@ -40,11 +40,11 @@ extension Runtime {
     public struct Explanation: Sendable {
         /// The fate of the operation.
         public enum Decision: Sendable, Hashable {
-            /// Its work is there, and its body does not run.
+            /// The store has its work, and its body does not run.
             case isSkipped
-            /// Its body runs, or would run in a dry run, and why: `input 'a.h' changed`.
+            /// Its body runs, or would run in a dry run, for this reason: `input 'a.h' changed`.
             case runs(String)
-            /// Its body has run, but will do so again, and why: `its results contain a function, which cannot be stored`.
+            /// Its body has run, but will do so again, for this reason: `its results contain a function, which cannot be stored`.
             case isNotRecorded(String)
         }
 

@@ -6,22 +6,22 @@ import OpStore
 /// Everything that the result of an operation depends on, besides files. See docs/store.md.
 struct StepKey {
     private(set) var components: [Step.Component]
-    /// Those of the components, once there are so many that it takes long to look at each.
+    /// The labels of the components, once a search through these would take long.
     private var labels: Set<String> = []
     private static let few = 16
     /// The operations whose results are components, numbered in the order of these.
     private var known: [ObjectIdentifier: Int] = [:]
     /// The operations whose outcomes are being looked at, outermost first.
     private var visited: [ObjectIdentifier] = []
-    /// The keys that are known already: results may lead to one operation in many ways.
+    /// The digests of outcomes: results may lead to one operation in many ways.
     private var outcomes: [ObjectIdentifier: Digest] = [:]
-    /// The names of modules that count.
+    /// The names of the modules that the result depends on.
     private var modules: Set<String> = []
     private static let deepest = 64
 
     /// - Parameters:
-    ///   - body: What `operation` is about to run.
-    ///   - storage: The values that scripts have stored in it.
+    ///   - body: the function that `operation` is about to run.
+    ///   - storage: the values that scripts have stored in it.
     init(
         of body: Parcel, for operation: LuaOperation, _ storage: [String: Parcel], _ options: StepOptions, in state: LuaState,
         _ store: WorkStore
@@ -77,7 +77,7 @@ struct StepKey {
         }
     }
 
-    /// A body finds its dependencies in the operation that it gets, captured or not.
+    /// A body finds its dependencies in the operation that it is passed, whether it captures them or not.
     private mutating func add(_ dependencies: [Operation], of operation: LuaOperation) throws(Failure) {
         if dependencies.isEmpty { return }
         var order = Hasher128()
@@ -194,12 +194,12 @@ struct StepKey {
 
     // MARK: parcels
 
-    /// What C has found in a parcel.
+    /// The parts of a parcel, as C has found them.
     struct Parts {
         struct Met {
             let object: AnyObject
             let kind: String
-            /// Where it is: `upvalue 'log' of function 'compile'`.
+            /// The path to the object: `upvalue 'log' of function 'compile'`.
             let path: String
         }
 
@@ -207,7 +207,7 @@ struct StepKey {
         var met: [Met] = []
         var modules: [String] = []
 
-        /// Combines the components, but not what was met.
+        /// Combines the components. Objects are combined by the caller.
         func combine(into hasher: inout Hasher128) {
             for component in components {
                 hasher.combine(component.label)
@@ -260,7 +260,7 @@ struct StepKey {
 }
 
 extension Parcel {
-    /// An object of the host to which the parcel refers, and what messages call its kind.
+    /// The object of the host that a reference in the parcel leads to, and the name of its kind in messages.
     func object(at index: Int) -> (object: AnyObject, kind: String) {
         let reference = unsafe clua_parcel_reference(pointer, index).pointee
         // Safety: the parcel, or its owner, keeps the object alive.

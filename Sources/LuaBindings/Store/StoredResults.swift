@@ -3,9 +3,9 @@ import Glibc
 
 /// The results of a body, and the values that it has stored in its operation, as the store keeps them.
 struct StoredResults {
-    /// Why there is nothing to keep; nil if there is.
+    /// The reason why the values cannot be kept; nil if they can.
     private(set) var refusal: String?
-    /// The results, and the values by name. Nil takes a value away.
+    /// The results, and the values by name. A nil removes a stored value.
     private(set) var results: [UInt8] = []
     private(set) var values: [(name: String, bytes: [UInt8]?)] = []
 
@@ -15,8 +15,8 @@ struct StoredResults {
     /// Encodes what a body has left.
     ///
     /// - Parameters:
-    ///   - before: The values that were stored in the operation before the body began.
-    ///   - after: Those that are now.
+    ///   - before: the values that were stored in the operation before the body began.
+    ///   - after: the values that are stored in it now.
     init(_ results: Parcel, from before: [String: Parcel], to after: [String: Parcel]) {
         self.results = encode(results, "its results contain")
         for name in Set(before.keys).union(after.keys).sorted() {

@@ -26,11 +26,11 @@ final class StoredStep: Sendable {
 
     init(_ options: StepOptions) { self.options = options }
 
-    /// Whether the body did not run, because its work was there.
+    /// Whether the body did not run, because the store had its results.
     var isSkipped: Bool { state.withLock { $0.isSkipped } }
     /// Whether the body has not run because this is a dry run.
     var isAssumedToRun: Bool { state.withLock { $0.isAssumedToRun } }
-    /// Why the body has run, or would run in a dry run; nil if it was skipped, or the store was not asked yet.
+    /// The reason why the body has run, or would run in a dry run; nil if it was skipped, or the store was not asked yet.
     var reason: String? { state.withLock { $0.reason } }
     var name: String { state.withLock { $0.name } }
 
@@ -54,13 +54,13 @@ final class StoredStep: Sendable {
         }
     }
 
-    /// Claims the outputs, unless that is done.
+    /// Claims the outputs, unless this operation has claimed them.
     ///
     /// - Throws: an error if another operation has them, or a path is wrong.
     func plan(for operation: LuaOperation, in store: WorkStore) throws(Failure) -> Work {
         if let work = state.withLock({ $0.work }) { return work }
         let name = operation.name ?? options.outputs.first ?? options.place
-        // The line of a function changes when something else in the file does, so it counts only without a name.
+        // A change above a function changes its line, so the line counts only for an operation without a name.
         let identity =
             options.outputs.isEmpty
             ? operation.name.map { "\($0) \(options.file)" } ?? options.place : options.outputs.joined(separator: "\0")
@@ -80,10 +80,10 @@ final class StoredStep: Sendable {
         } catch { throw Failure(message: "\(error)") }
     }
 
-    /// The files that the body may read and those that it is to make, as absolute paths; nil if it was not planned.
+    /// The files that the body may read and those that it is to make, as absolute paths; nil before `plan`.
     var files: (inputs: [String], outputs: [String])? { state.withLock { $0.work }?.files }
 
-    /// Gives up the outputs: the operation has finished, or was not added.
+    /// Gives up the outputs. To be called when the operation has finished, or was not added.
     func end() {
         let (work, beginning) = state.withLock { ($0.work.take(), $0.beginning.take()) }
         withExtendedLifetime(beginning) { work?.end() }

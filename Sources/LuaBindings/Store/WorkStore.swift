@@ -4,7 +4,7 @@ import Glibc
 import OpStore
 import Synchronization
 
-/// The store of a runtime, and what is known about the files of modules.
+/// The store of a runtime, and the digests of its modules and preludes.
 final class WorkStore: Sendable {
     private let configuration: OpStore.Store.Configuration
     private let opened = Guarded(Opened())
@@ -48,7 +48,7 @@ final class WorkStore: Sendable {
         self.configuration = configuration
     }
 
-    /// Made for the first step. For an empty script, it would be a sixth of all instructions.
+    /// Made for the first step: for an empty script, making it would be a sixth of all instructions.
     var store: OpStore.Store {
         opened.withLock { opened in
             if let store = opened.store { return store }
@@ -64,7 +64,7 @@ final class WorkStore: Sendable {
         explain?(Runtime.Explanation(operation: operation, name: name, decision: decision))
     }
 
-    /// Writes what is left to write. Nothing is found or recorded afterwards.
+    /// Writes the work that is not written yet. The store finds and records nothing afterwards.
     func close() {
         let store = opened.withLock { opened in
             opened.isClosed = true
@@ -91,10 +91,10 @@ final class WorkStore: Sendable {
         "_G", "coroutine", "debug", "io", "math", "opscript", "os", "package", "string", "table", "utf8",
     ]
 
-    /// Nil if there is no source: it is Lua's own, or the host has registered it.
+    /// The module; nil if it has no source, because it is Lua's own or the host has registered it.
     private func module(_ name: String, in state: LuaState) throws(Failure) -> Module? {
         if Self.standard.contains(name) { return nil }
-        // Another version may have other paths. A missing file may be made later.
+        // Another version of the published values may have other paths. A missing file may be made later.
         let key = "\(state.appliedSharedVersion) \(name)"
         if let known = modules.withLock({ $0[key] }) { return known }
         let source = try? moduleLoader?(name)
