@@ -11,7 +11,7 @@ struct Failure: Error {
     /// Whether the failure is a syntax error at the end of the input, so that more input could make the chunk valid.
     var isIncomplete: Bool
     var isMemoryError: Bool
-    /// Whether the failure is a syntax error of what the host has loaded.
+    /// Whether the failure is a syntax error in source that the host has loaded.
     var isSyntaxError = false
     /// Whether the worker process that ran the code has ended.
     var isProcessLost = false
@@ -48,7 +48,7 @@ struct Failure: Error {
         stop = reason
     }
 
-    /// Makes the failure of an operation whose body was interrupted at a worker, with the place, because it was to stop for another reason.
+    /// Makes the failure of a body that a worker has interrupted in order to stop it for `reason`. Keeps the place.
     init(interrupt failure: OperationFailure, by reason: StopReason) {
         self.init(stop: reason)
         let interruption = StopReason.interrupted.message

@@ -1,10 +1,10 @@
 /// An error of a script that the host runs, or of a value on its way between Lua and Swift.
 public struct LuaError: Error, CustomStringConvertible, Sendable {
-    /// What went wrong.
+    /// The kind of an error.
     public enum Kind: Sendable, Hashable {
         /// The source is no valid Lua. `isIncomplete` says that the error is at its end, so that more text could make it valid.
         case syntax(isIncomplete: Bool)
-        /// The script has raised an error, or has called something that did. Also what the runtime refuses, such as a call after `close`.
+        /// The script has raised an error, or has called a function that did. Or the runtime has refused a call, such as one after `close`.
         case runtime
         /// The script needed more memory than there is, or than it may use.
         case memory
@@ -14,13 +14,13 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
         case instructions
         /// The host or a signal has ended the script.
         case interrupted
-        /// A function or a value cannot be copied to another Lua state. The message names the value and the way to it.
+        /// A function or a value cannot be copied to another Lua state. The message names the value and the path to it.
         case notSendable
         /// A value does not fit the Swift type. `path` leads to it as Lua would write it, such as `rows[3].price`; empty for the whole value.
         case conversion(path: String)
     }
 
-    /// What went wrong.
+    /// The kind.
     public let kind: Kind
     /// The error message, after the position that Lua put before it.
     public let message: String
@@ -28,9 +28,9 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
     public let traceback: String
     /// The raised value: usually the message, but a script may raise any value.
     public let value: LuaValue
-    /// The error that a host function has thrown, if that is why the script failed and the script has not replaced its message.
+    /// The error that a host function has thrown, if it has ended the script and the script has not replaced its message.
     public let underlyingError: (any Error)?
-    /// Nil unless the error is a conversion that failed.
+    /// The value that did not fit; nil for errors of other kinds.
     let mismatch: Mismatch?
 
     init(_ failure: Failure, value: LuaValue? = nil) {
@@ -57,7 +57,7 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
     }
 
     /// The error for a value that does not fit, for implementations of `LuaConvertible`. Arrays and dictionaries around the value add the
-    /// way to it.
+    /// path to it.
     ///
     /// - Parameters:
     ///   - expected: what would fit, with its article: `a number`.
@@ -70,8 +70,8 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
     /// The message.
     public var description: String { message }
 
-    /// The message and the traceback, as the `lua` command shows them. If a host function failed because of another script's error, that
-    /// one's traceback follows.
+    /// The message and the traceback, as the `lua` command shows them. If a host function failed because of another script's error, the
+    /// traceback of that error follows.
     public var report: String { Self.report(message, traceback, underlyingError) }
 
     static func report(_ message: String, _ traceback: String, _ underlying: (any Error)?) -> String {

@@ -35,7 +35,7 @@ struct Mismatch: Error {
         self.init(path: path, reason: "expected \(expected), found \(Grammar.described(found))")
     }
 
-    /// Calls `body` for a value inside of another, and adds the way to it to the error.
+    /// Calls `body` for a value inside of another one, and adds `component` to the path of its error.
     static func within<Result>(_ component: Component, _ body: () throws -> Result) throws -> Result {
         do { return try body() } catch var mismatch as Mismatch {
             mismatch.path.insert(component, at: 0)
