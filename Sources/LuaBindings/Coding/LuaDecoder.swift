@@ -14,7 +14,7 @@
 /// Fields that the type does not know are ignored. `Runtime.evaluate`, `Runtime.call`, functions of the host and `operation.value()` use
 /// this decoder.
 public struct LuaDecoder: Sendable {
-    /// What `init(from:)` finds in its decoder's `userInfo`.
+    /// Values for `init(from:)`, which finds them in its decoder's `userInfo`.
     public var userInfo: [CodingUserInfoKey: any Sendable] = [:]
 
     /// Makes a decoder.
@@ -45,7 +45,7 @@ extension Mismatch {
     }
 }
 
-/// The way from the outermost value to the one being decoded, innermost step first.
+/// The path from the outermost value to the one being decoded, innermost step first.
 indirect enum CodingRoute {
     case root
     case key(any CodingKey, CodingRoute)
@@ -221,7 +221,8 @@ struct SuperKey: CodingKey {
     var intValue: Int? { nil }
 }
 
-/// Decodes the elements of a sequence. That the table is none shows when one of the elements 1 to n is missing, n being the number of keys.
+/// Decodes the elements of a sequence. If the table is no sequence, one of the elements 1 to n is missing, n being the number of keys, and
+/// decoding that element fails.
 private struct ElementDecoder: UnkeyedDecodingContainer {
     let fields: [LuaValue: LuaValue]
     let path: CodingRoute
@@ -244,7 +245,7 @@ private struct ElementDecoder: UnkeyedDecodingContainer {
         next = fields[.integer(currentIndex + 1)]
     }
 
-    /// Calls `body` with a decoder for the next element, and goes on to the one after it.
+    /// Calls `body` with a decoder for the next element, and advances.
     private mutating func read<Result>(_ body: (ValueDecoder) throws -> Result) throws -> Result {
         guard let next else { throw noSequence }
         let result = try body(ValueDecoder(value: next, path: .index(currentIndex, path), userInfo: userInfo))

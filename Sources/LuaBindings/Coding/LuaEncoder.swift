@@ -1,7 +1,7 @@
-/// Makes Lua values from instances of `Encodable` types. See `LuaDecoder` for what becomes what: a structure or a dictionary becomes a table
-/// with its non-nil fields, an array becomes a sequence, and `[UInt8]` becomes a string.
+/// Makes Lua values from instances of `Encodable` types, by the table of `LuaDecoder`: a structure or a dictionary becomes a table with its
+/// non-nil fields, an array becomes a sequence, and `[UInt8]` becomes a string.
 public struct LuaEncoder: Sendable {
-    /// What `encode(to:)` finds in its encoder's `userInfo`.
+    /// Values for `encode(to:)`, which finds them in its encoder's `userInfo`.
     public var userInfo: [CodingUserInfoKey: any Sendable] = [:]
 
     /// Makes an encoder.
@@ -9,7 +9,7 @@ public struct LuaEncoder: Sendable {
 
     /// Encodes a value. O(n) in what it encodes.
     ///
-    /// - Throws: an error of the kind `conversion`, for example for an integer that Lua has not.
+    /// - Throws: an error of the kind `conversion`, for example for an integer that is too large for Lua.
     public func encode(_ value: some Encodable) throws(LuaError) -> LuaValue {
         do { return try Self.encode(value, path: .root, userInfo) } catch let error as LuaError { throw error } catch {
             throw LuaError(Mismatch(error))
@@ -32,7 +32,7 @@ public struct LuaEncoder: Sendable {
 private protocol StringKeyed {}
 extension Dictionary: StringKeyed where Key == String {}
 
-/// Where a value is put while it is being encoded.
+/// The place of a value while it is encoded.
 private final class Slot {
     private var scalar = LuaValue.nil
     private var fields: [LuaValue: LuaValue]?

@@ -1,5 +1,5 @@
-/// With `LuaDecoder` and `LuaEncoder` a value is itself. With other coders, such as Foundation's for JSON, it is what their format has: a
-/// sequence is an array, any other table is keyed by strings and integers, and bytes are an array of integers.
+/// `LuaDecoder` and `LuaEncoder` keep a value as it is. Other coders, such as Foundation's for JSON, use what their format has: a sequence
+/// is an array, any other table is keyed by strings and integers, and bytes are an array of integers.
 extension LuaValue: Codable {
     /// Decodes nil, a boolean, a number, a string, an array or a dictionary. An empty array and an empty dictionary are the same table.
     public init(from decoder: any Decoder) throws {
@@ -26,7 +26,7 @@ extension LuaValue: Codable {
         }
     }
 
-    /// Encodes what the format can express.
+    /// Encodes the value, if the format can express it.
     ///
     /// - Throws: `EncodingError.invalidValue` for an operation, a queue, an object, a function or a userdata, and for a table with a key that
     ///   is neither a string nor an integer.

@@ -16,7 +16,7 @@ extension Runtime {
     ///   - name: the name in error messages: `@` and a file name, or `=` and any text.
     ///   - arguments: the values of `...`.
     /// - Returns: the first value; further ones are ignored.
-    /// - Throws: what the script raises; an error of the kind `conversion` if the value does not fit.
+    /// - Throws: the error that the script raises; an error of the kind `conversion` if the value does not fit.
     public func evaluate<Value: Decodable>(
         _ source: String, as type: Value.Type = Value.self, name: String = "=expression", arguments: [LuaValue] = []
     ) throws(LuaError) -> Value {
@@ -39,10 +39,10 @@ extension Runtime {
     ///
     /// - Parameters:
     ///   - function: a global, or a field of one: `string.format`.
-    ///   - arguments: values of any `Encodable` types; a `LuaValue` for what is not `Encodable`, such as an operation.
+    ///   - arguments: values of any `Encodable` types. `LuaValue` passes other values, such as an operation.
     ///   - type: the type of the result. See `LuaDecoder` for what fits.
     /// - Returns: the first result; further ones are ignored.
-    /// - Throws: what the function raises; an error of the kind `conversion` if an argument or the result does not fit.
+    /// - Throws: the error that the function raises; an error of the kind `conversion` if an argument or the result does not fit.
     @_disfavoredOverload
     public func call<each Argument: Encodable, Result: Decodable>(
         _ function: String, _ arguments: repeat each Argument, as type: Result.Type = Result.self
@@ -71,7 +71,7 @@ extension Runtime {
 }
 
 extension LuaState {
-    /// Pushes what a name such as `string.format` means.
+    /// Pushes the value of a name such as `string.format`.
     fileprivate func push(named name: String) throws(Failure) {
         try unsafe attempt { lua, failure in unsafe clua_push_named(lua, name, &failure) }
     }
