@@ -5,21 +5,21 @@ import CLua
 extension Channel {
     /// Sends values as one message, unless the channel is full.
     ///
-    /// - Parameter values: what `receive` returns; the first must not be nil. Functions cannot be sent by the host: `LuaValue.other` arrives as
-    ///   nil.
+    /// - Parameter values: the values that `receive` returns; the first must not be nil. Functions cannot be sent by the host:
+    ///   `LuaValue.other` arrives as nil.
     /// - Returns: false if the channel is full.
     /// - Throws: an error if the channel is closed, or if the first value is nil.
     public func trySend(_ values: LuaValue...) throws(LuaError) -> Bool { try offer(values) }
 
     /// Sends values as one message, as soon as the channel has room. Suspends the task.
     ///
-    /// - Parameter values: what `receive` returns; the first must not be nil.
+    /// - Parameter values: the values that `receive` returns; the first must not be nil.
     /// - Throws: an error if the channel is closed, or if the first value is nil; `CancellationError`.
     public func send(_ values: LuaValue...) async throws {
         while try !offer(values) { try await wait(.toSend) }
     }
 
-    /// Takes the next message, unless there is none. Enters the runtime if a script has sent it: see `Runtime`.
+    /// Takes the next message, unless there is none. Enters the runtime, whose main state copies a script's message: see `Runtime`.
     ///
     /// - Returns: the values that were sent together, copied; nil if there is no message.
     /// - Throws: an error if the values cannot be copied, or if the runtime is closed.
@@ -34,8 +34,8 @@ extension Channel {
         do throws(Failure) { return try unsafe main.values(of: item.parcel) } catch { throw LuaError(error, value: nil) }
     }
 
-    /// Takes the next message, and suspends the task until one arrives. A message of a script is copied by a thread of the runtime when no
-    /// other one is inside, as by `Runtime.perform`.
+    /// Takes the next message, and suspends the task until one arrives. A thread of the runtime copies a script's message when no other
+    /// thread is inside, as for `Runtime.perform`.
     ///
     /// - Returns: the values that were sent together; nil when the channel is closed and empty.
     /// - Throws: an error if the values cannot be copied, or if the runtime is closed; `CancellationError`.

@@ -2,11 +2,11 @@ import CLua
 import OpEngine
 
 extension Channel {
-    /// One message: what one call has sent.
+    /// One message: the values of one call.
     @safe struct Item {
-        /// From a script; without values if the host has sent the message. The holder of the item owns the contents of the parcel.
+        /// The values of a script; empty if the host has sent the message. The holder of the item owns the contents.
         var parcel = unsafe clua_parcel()
-        /// From the host; nil if a script has sent the message.
+        /// The values of the host; nil if a script has sent the message.
         var values: [LuaValue]?
     }
 
@@ -29,14 +29,14 @@ extension Channel {
         }
     }
 
-    /// The messages that wait for a receiver, in a ring, and those who wait for the channel.
+    /// The messages that wait for a receiver, in a ring, and the waiters.
     struct Buffer {
         private var items: ContiguousArray<Item> = []
         private var first = 0
         private(set) var count = 0
         private let capacity: Int
         var isClosed = false
-        /// In the order in which they began to wait.
+        /// The waiters, in the order in which they began to wait.
         private(set) var waiters: [Waiter] = []
 
         init(capacity: Int) { self.capacity = capacity }
@@ -95,7 +95,7 @@ extension Channel {
             return false
         }
 
-        /// Takes the one who has waited longest with this purpose off the list. The caller wakes it, outside of the lock.
+        /// Takes the first waiter with this purpose off the list. The caller wakes it, outside of the lock.
         @inline(__always)
         mutating func takeWaiter(_ purpose: Waiter.Purpose) -> Waiter? {
             if waiters.isEmpty { return nil }

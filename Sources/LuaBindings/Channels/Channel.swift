@@ -7,14 +7,14 @@ import CLua
 /// `LuaValue.object(channel)`. The values of one sender arrive in the order in which it sent them; each value goes to one receiver. Values are
 /// copied when they are sent and when they are received.
 ///
-/// A runtime reports a wait of a script that nothing can end, and does not know what the host will send. Set
+/// A runtime reports a wait of a script that nothing can end. The runtime does not know what the host will send, so set
 /// `Runtime.Configuration.hostMayAddOperations` if the host sends or receives.
 ///
 /// - Concurrency: safe from every thread.
 public final class Channel: LuaObject {
     /// The name in messages.
     public let name: String?
-    /// How many messages wait at most; `Int.max` for any number.
+    /// The most messages that wait; `Int.max` for no limit.
     public let capacity: Int
     let core: RuntimeCore
     private let buffer: Guarded<Buffer>
@@ -22,7 +22,7 @@ public final class Channel: LuaObject {
     /// Makes a channel for a runtime's scripts. Closing the runtime closes it.
     ///
     /// - Parameters:
-    ///   - capacity: how many messages may wait for a receiver, 1 or more. A sender of more waits.
+    ///   - capacity: the most messages that wait for a receiver, 1 or more. A sender of more waits.
     ///   - name: the name in messages.
     ///   - runtime: the runtime.
     public convenience init(capacity: Int = 100, name: String? = nil, in runtime: Runtime) {
@@ -31,7 +31,7 @@ public final class Channel: LuaObject {
         self.init(capacity: capacity, name: name, core: runtime.core)
     }
 
-    /// The caller has taken `ownBytes`.
+    /// The caller has counted `ownBytes`.
     init(capacity: Int, name: String?, core: RuntimeCore) {
         self.capacity = capacity
         self.name = name
@@ -54,7 +54,8 @@ public final class Channel: LuaObject {
     /// Whether the channel was closed: nothing can be sent any more.
     public var isClosed: Bool { buffer.withLock { $0.isClosed } }
 
-    /// Closes the channel. Receivers get what is left, and then nothing; who sends gets an error. Does nothing if it is closed already.
+    /// Closes the channel. Receivers get the messages that are left, and then nothing. Senders get an error. No effect if the channel is
+    /// closed.
     public func close() {
         let waiters = buffer.withLock { buffer in
             buffer.isClosed = true
@@ -93,7 +94,7 @@ public final class Channel: LuaObject {
         return result
     }
 
-    /// Frees what an item owns, which has left the channel or has not got into it.
+    /// Frees the contents of an item that is not in the channel.
     func discard(_ item: Item) {
         if item.values != nil { return }
         var parcel = unsafe item.parcel
@@ -103,10 +104,11 @@ public final class Channel: LuaObject {
 
     // MARK: waiting
 
-    /// Whether what the waiter waits for can be done now. If not, the waiter is woken when it may be, until `leave`.
+    /// Whether the waiter need not wait. If it must, the channel wakes it when that may have changed, until `leave`.
     func isReady(for waiter: Waiter) -> Bool { buffer.withLock { $0.isReady(for: waiter) } }
 
-    /// The same, but the waiter is not woken: its thread has something else to run before it sleeps, and another one may go on meanwhile.
+    /// Like `isReady`, but the channel does not wake the waiter: its thread has other work before it sleeps, and another waiter may go on
+    /// meanwhile.
     func isReadyNow(for waiter: Waiter) -> Bool {
         buffer.withLock { buffer in
             buffer.remove(waiter)
@@ -114,7 +116,7 @@ public final class Channel: LuaObject {
         }
     }
 
-    /// Ends a wait. If the waiter gives up, it may have been woken, and another one gets its chance.
+    /// Ends a wait. A waiter that gives up may have used up a call of `wake`, so another waiter is woken.
     func leave(_ waiter: Waiter, givesUp: Bool) {
         let next = buffer.withLock { buffer -> Waiter? in
             buffer.remove(waiter)
@@ -131,7 +133,7 @@ public final class Channel: LuaObject {
 
     func description(of purpose: Waiter.Purpose) -> String { "\(purpose == .toSend ? "to send to" : "to receive from") \(displayName)" }
 
-    /// Closes the channel and drops its values, which may lead to the channel itself.
+    /// Closes the channel and drops its values, which may refer to the channel itself.
     func abandon() {
         close()
         for item in buffer.withLock({ $0.removeAll() }) { discard(item) }
@@ -153,7 +155,7 @@ final class ChannelList: Sendable {
     private let entries = Guarded(Entries())
 
     func add(_ channel: Channel) {
-        // Released outside of the lock: the last reference to a channel may go meanwhile, and with it objects of the host.
+        // Released outside of the lock: one of these may have become the last reference to a channel, which releases objects of the host.
         let found = entries.withLock { entries -> [Channel] in
             var found: [Channel] = []
             if entries.all.count >= entries.limit {
