@@ -7,13 +7,13 @@ import Synchronization
     import Glibc
 #endif
 
-/// The worker process of a worker's state. Bodies run there instead of in the state, which answers their calls. The process starts with the
-/// first body, and anew when it has ended.
+/// The worker process of a worker's state. Bodies run in the process, and the state answers their calls. The process starts with the first
+/// body, and anew after it has ended.
 @safe
 final class ProcessLink: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because other threads use `life` only, which has a lock. The rest belongs to the state's thread.
 
-    /// A process that exists, and what it runs.
+    /// A process that exists, and its runs.
     @safe
     private struct Life {
         let process: OpaquePointer
@@ -23,17 +23,17 @@ final class ProcessLink: @unchecked Sendable {
         var runs: [(operation: ObjectIdentifier, serial: UInt64)] = []
         var wasKilled = false
 
-        /// Whether the process cannot run another body, although its last one may have returned: `kill` came too late for that one, or somebody
-        /// else has ended the process since.
+        /// Whether the process cannot run another body. Its last body may have returned nevertheless: `kill` was too late for that body, or
+        /// another program has ended the process since.
         var isOver: Bool { wasKilled || cio_worker_has_ended(pidfd) }
 
         func requestStop(of serial: UInt64, _ reason: StopReason) {
             var message = clua_stop_message(serial: serial, reason: reason.rawValue, unused: 0)
-            // If the process does not read them, it is not worth waiting.
+            // A process that does not read its messages is not worth a wait.
             unsafe send(control, &message, MemoryLayout<clua_stop_message>.size, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
         }
 
-        // `takeEnd` takes `life` before it closes the descriptor.
+        // The descriptor is open here, because `takeEnd` takes `life` before it closes the descriptor.
         mutating func kill() {
             wasKilled = true
             cio_kill_worker(pidfd)
@@ -44,7 +44,7 @@ final class ProcessLink: @unchecked Sendable {
     private let core: RuntimeCore
     private let life = Guarded<Life?>(nil)
     private var serial: UInt64 = 0
-    /// The published settings of the runtime that the process has taken over.
+    /// The version of the runtime's published values that the process has.
     private var appliedVersion = 0
     private var registrationCount = 0
     private var preludeCount = 0
@@ -65,7 +65,7 @@ final class ProcessLink: @unchecked Sendable {
         let serial = self.serial
         life.withLock { $0?.runs.append((ObjectIdentifier(operation), serial)) }
         defer { life.withLock { _ = $0?.runs.popLast() } }
-        // From here on a stop finds the run, also while the process prepares for it. One that came before must not be lost.
+        // From here on, a stop finds the run, even while the process prepares for it. An earlier stop must not be lost.
         if let reason = operation.stopReason { throw Failure(stop: reason) }
         try unsafe bringUpToDate(process, state, for: operation)
         let own: Parcel?
@@ -96,13 +96,13 @@ final class ProcessLink: @unchecked Sendable {
     /// Processor seconds that a process has beyond the time limit of an operation, which the host should have stopped by then.
     private static let graceSeconds: UInt32 = 10
 
-    /// The failure of an operation whose process has ended; any other failure as it is. The next body gets a new process.
+    /// The failure of an operation whose process has ended; any other failure unchanged. The next body gets a new process.
     private func explained(_ failure: Failure, _ operation: LuaOperation?) -> Failure {
         guard failure.isProcessLost else { return failure }
-        // The outermost of several bodies that the process ran forgets the process.
+        // If the process ran several bodies, the outermost one forgets the process.
         let isBusy = life.withLock { life in life.map { unsafe clua_process_is_busy($0.process) } ?? false }
         let end = isBusy ? "has ended" : takeEnd(waiting: Self.milliseconds)
-        // It was killed because it did not react.
+        // The process was killed because it did not react to the stop.
         if let reason = operation?.stopReason { return Failure(stop: reason) }
         var lost = Failure(message: "\(operation.map { "the worker process of \($0.displayName)" } ?? "a worker process") \(end)")
         lost.isProcessLost = true
@@ -120,9 +120,9 @@ final class ProcessLink: @unchecked Sendable {
     private func started(for state: LuaState) throws(Failure) -> OpaquePointer {
         if let process = unsafe life.withLock({ unsafe $0?.process }) {
             let isBusy = unsafe clua_process_is_busy(process)
-            // A busy process notices this by itself.
+            // If a busy process has ended, its body notices that.
             if unsafe !clua_process_is_lost(process), isBusy || life.withLock({ $0?.isOver == false }) { return unsafe process }
-            // A callback has ended it. Code that still runs there must return first.
+            // A callback has ended the process. Code that still runs in it must return first.
             if isBusy {
                 var failure = Failure(message: "a worker process has ended")
                 failure.isProcessLost = true
@@ -162,7 +162,7 @@ final class ProcessLink: @unchecked Sendable {
         return unsafe process
     }
 
-    /// Whether scripts can do nothing with descriptors.
+    /// Whether scripts have no way to use descriptors.
     private var isSilent: Bool { !core.sandbox.allowsFiles && !core.sandbox.allowsSystem && !core.sandbox.allowsCModules }
 
     private func settings(_ number: Int) -> clua_process_settings {
@@ -186,7 +186,7 @@ final class ProcessLink: @unchecked Sendable {
 
     /// Gives the process what the runtime has published since the last body. One atomic load if nothing has changed.
     ///
-    /// - Parameter operation: whose body runs next; nil for a callback.
+    /// - Parameter operation: the operation whose body runs next; nil for a callback.
     private func bringUpToDate(_ process: OpaquePointer, _ state: LuaState, for operation: LuaOperation?) throws(Failure) {
         guard core.publishedVersion != appliedVersion else { return }
         let published = core.published
@@ -220,10 +220,10 @@ final class ProcessLink: @unchecked Sendable {
         }
     }
 
-    /// Milliseconds that a process has to end by itself.
+    /// The milliseconds that a process has to end by itself.
     private static let milliseconds: Int32 = 1000
 
-    /// Ends the process. It closes its Lua state, unless nothing there could notice.
+    /// Ends the process. The process closes its Lua state, unless no code there could notice that.
     func close() {
         guard let process = unsafe life.withLock({ unsafe $0?.process }) else { return }
         let mayNotice = !isSilent || core.sandbox.allowsFinalizers
@@ -231,7 +231,7 @@ final class ProcessLink: @unchecked Sendable {
         _ = takeEnd(waiting: mayNotice ? Self.milliseconds : 0)
     }
 
-    /// Forgets the process, and says how it has ended.
+    /// Forgets the process, and returns how it has ended.
     private func takeEnd(waiting milliseconds: Int32) -> String {
         let taken = life.withLock { life in
             defer { life = nil }

@@ -3,7 +3,7 @@
 #endif
 
 extension Runtime {
-    /// Where the bodies of operations run.
+    /// The place where the bodies of operations run.
     public struct Isolation: Sendable {
         enum Form {
             case threads
@@ -11,7 +11,7 @@ extension Runtime {
         }
 
         let form: Form
-        /// How long a worker process may take to answer when it is set up. One whose executable takes longer does not serve.
+        /// The time in which a new worker process must answer. An executable that takes longer does not serve.
         var setUpTime = Duration.seconds(10)
 
         /// The executable of worker processes.
@@ -23,7 +23,7 @@ extension Runtime {
         /// In threads of this process.
         public static let threads = Isolation(form: .threads)
 
-        /// In worker processes, one for each worker: what ends such a process costs the operation that it runs, and nothing else. The
+        /// In worker processes, one for each worker. If such a process ends, the operation that it runs fails, and no other one does. The
         /// executable is `opscript-worker` in the folder of this process's executable, or else in `PATH`.
         public static let process = Isolation(form: .process(executable: nil))
 
