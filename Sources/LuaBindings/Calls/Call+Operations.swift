@@ -3,7 +3,7 @@ import CLua
 import Synchronization
 
 extension Call {
-    /// Runs `body` and turns what it throws into an error of the caller: what the engine rejects, and what cannot be sent.
+    /// Runs `body`. Its errors become errors of the caller: refusals of the engine, and values that cannot be sent.
     @inline(__always)
     @discardableResult
     func asCallError<Result>(_ body: () throws -> Result) throws(CallError) -> Result {
@@ -67,7 +67,7 @@ extension Call {
                 if case .stalled = outcome { throw .message(Stall.message(for: queue.operations)) }
                 guard isOver else { return false }
             }
-            // The completion blocks may add operations, and so may what runs at the same time.
+            // The completion blocks may add operations, and so may code that runs at the same time.
             guard try state.runDueCompletions() || !wait.isOver else { return true }
         }
     }

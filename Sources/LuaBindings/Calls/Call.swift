@@ -170,7 +170,7 @@ struct Call {
 
     /// Calls `body` for each key and value of the table at `index`, with their stack indices.
     ///
-    /// Nothing in `body` may run code of Lua, which might change the table: it allocates nothing in Lua, because that may run finalizers.
+    /// `body` must run no code of Lua, which might change the table. So `body` allocates nothing in Lua, because that may run finalizers.
     func forEachField(of index: Int32, _ body: (_ key: Int32, _ value: Int32) throws(CallError) -> Void) throws(CallError) {
         guard unsafe lua_checkstack(lua, 4) != 0 else { throw .message("stack overflow") }
         let base = count
