@@ -57,8 +57,8 @@ enum ChannelClass {
 
     private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
-        // Not retained: all threads that use the channel would write to the same count, which the list of channels has made a slow one. The
-        // handle on the stack keeps the channel alive, also while a call waits.
+        // Not retained: all threads that use the channel would write to the same count. Because the list of channels has weak references,
+        // that count is slow. The handle on the stack keeps the channel alive, also while a call waits.
         return try unsafe call.channel(callingFor: function.rawValue).with { channel throws(CallError) in
             try perform(function, on: channel, call)
         }
@@ -81,7 +81,8 @@ enum ChannelClass {
 
     // MARK: sending and receiving
 
-    /// How long a call waits. In seconds, because only those that wait need an instant, whose size is not known when this is compiled.
+    /// The length of a call's wait. In seconds, because only calls that wait need an instant, whose size is not known when this is
+    /// compiled.
     private enum Waiting {
         case not, long
         case seconds(Double)
@@ -128,7 +129,7 @@ enum ChannelClass {
                 let sent = channel.put(item)
                 if sent != .full { return sent }
             case .timedOut: return .full
-            // The value cannot be delivered, and the operation shall end.
+            // The operation was cancelled. The value cannot be delivered, and its body must end.
             case .cancelled: throw .stop(.interrupted)
             }
         }

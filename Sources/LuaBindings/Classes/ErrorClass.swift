@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// The object that `operation.error` returns: it describes what went wrong. Scripts cannot make one.
+/// The object that `operation.error` returns: it describes a failure. Scripts cannot make one.
 enum ErrorClass {
     enum Property: String, Member {
         case message
@@ -32,7 +32,7 @@ enum ErrorClass {
         case .message: return .string(error.message)
         case .traceback: return .string(error.traceback)
         case .value:
-            // The raised value may refer to the operation, which may be gone.
+            // The raised value may refer to the operation, which may be deallocated.
             let operation = error.operation
             guard let value = error.value, operation != nil || !value.refersToOwner else { return .string(error.message) }
             return .parcel(value, keeping: operation)

@@ -1,9 +1,9 @@
 import CLua
 import OpEngine
 
-/// Deferred operations: only their handles know of them until something asks for the operation. See `deferred.h`.
+/// Deferred operations: only their handles exist until something asks for the operation. See `deferred.h`.
 extension LuaState {
-    /// What C must know of them.
+    /// The facts about deferred operations that C must know.
     static var deferral: clua_deferral {
         unsafe clua_deferral(
             kind: ObjectKind.operation.rawValue, make_function: OperationClass.Function.new.number,
@@ -35,9 +35,9 @@ extension LuaState {
     /// Makes the operation of `handle`, a deferred one at stack index 2, and adds it to `queue`, an `OperationQueue`. The operation is
     /// inline.
     ///
-    /// - Returns: true if the operation was added. False, and nothing was done, if a script has observed something in this state, if the
-    ///   body captures more than plain values, or if it will run in this state. Also false if the queue has rejected the operation; then
-    ///   the handle is no longer deferred.
+    /// - Returns: true if the operation was added. False, without any effect, if a script has observed something in this state, if adding
+    ///   has limits, if the body captures more than plain values, or if it will run in this state. Also false if the queue has rejected the
+    ///   operation; then the handle is no longer deferred.
     @inline(__always)
     private func addDeferredOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
         if hasObserved || core.usage.limitsAdding || queue.hasPendingLimit || runsHere(in: queue) { return false }
@@ -54,7 +54,7 @@ extension LuaState {
             made.handleSlot = unsafe handle.pointee.slot
             unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
             if hasCompletion { awaitCompletion() }
-            // Encoding may run finalizers, and they may ask for the operation, so the handle already has it here.
+            // Encoding may run finalizers, which may ask for the operation. So the handle has the operation already.
             if !isFlat { publishPaths() }
             do { try queue.tryAddOperation(made) } catch {
                 made.withdraw(in: self)

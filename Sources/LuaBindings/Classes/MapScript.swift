@@ -2,7 +2,7 @@ import CLua
 
 /// The functions of queues and of the module that are written in Lua: `map`, `forEach`, `reduce` and `lines`.
 ///
-/// A state compiles them when the first of them is called (`CLua/Calls/scripted.c`, which lists the globals that they may use).
+/// A state compiles them when a script calls the first of them (`CLua/Calls/scripted.c`, which lists the globals that they may use).
 enum MapScript {
     /// Fields of the module.
     enum Function: String, Member {
@@ -14,7 +14,7 @@ enum MapScript {
         case map, forEach, reduce
     }
 
-    /// What C needs to know.
+    /// The description of these functions for C.
     static var description: clua_script {
         let functions = unsafe Function.table
         let methods = unsafe Method.table

@@ -29,7 +29,7 @@ extension Member {
     static var names: [String] { allCases.map(\.rawValue) }
 }
 
-/// For a class that has no members of some sort.
+/// The members of a class that has none of some sort.
 enum NoMember: String, Member {
     static let allCases: [NoMember] = []
     case none

@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// Objects of the host. Those of registered classes get another metatable, see `clua_register_class`; the others have no members.
+/// Objects of the host. Objects of registered classes have another metatable (`clua_register_class`); the others have no members.
 enum ObjectClass {
     static var description: clua_class {
         let none = unsafe NoMember.table

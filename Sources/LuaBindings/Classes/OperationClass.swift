@@ -66,9 +66,9 @@ enum OperationClass {
                 throw error
             }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
-            // The operation called `os.exit`, so nothing that called it continues.
+            // The operation called `os.exit`, so the code that called it must not continue.
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }
-            // Ctrl-C that ended a body here also ends the code that started it.
+            // A Ctrl-C that ended a body here also ends the code that started that body.
             if call.state.takeInterrupt(unless: wasRaised) { throw LuaState.interrupted }
         case .cancel: try cancel(operation, call)
         case .interrupt:
@@ -98,8 +98,8 @@ enum OperationClass {
         return .nothing
     }
 
-    /// `operation:cancel()`. Of the members of a group, those whose class overrides `cancel` are told afterwards: the group must not finish
-    /// before it is cancelled.
+    /// `operation:cancel()`. Members of a group whose class overrides `cancel` are told after the group was cancelled: the group must not
+    /// finish before that.
     private static func cancel(_ operation: Operation, _ call: Call) throws(CallError) {
         let told = operation.memberQueue?.operations.filter { ($0 as? LuaOperation)?.scriptClass != nil && !$0.isCancelled } ?? []
         operation.cancel()
@@ -303,8 +303,8 @@ enum OperationClass {
         if call.state.acceptedNames.contains(name) { return }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if unsafe clua_class_has(call.lua, 1, 2) { return }
-        // Many words are two letters away from a short one. Method names match only if they are nearly the same, because nobody means to
-        // assign a method.
+        // Many words are two letters away from a short one. Method names match only if they are nearly the same, because scripts rarely
+        // mean to assign a method.
         let near =
             Spelling.nearest(to: name, among: Property.names.filter { $0.utf8.count > 5 }, within: name.utf8.count < 5 ? 1 : 2)
             ?? Spelling.nearest(to: name, among: Property.names, within: 1)
@@ -330,7 +330,7 @@ enum OperationClass {
 }
 
 extension Operation {
-    /// What a script finds as the operation's `error`.
+    /// The value of the operation's `error` in scripts.
     fileprivate var failureForScripts: OperationFailure? {
         if let operation = self as? LuaOperation { return operation.failure }
         guard isFinished, let error else { return nil }

@@ -81,7 +81,7 @@ enum OperationQueueClass {
 
     /// Adds operations to `queue`, all of them or none.
     ///
-    /// - Parameter given: those that are not known to have been copied for other states.
+    /// - Parameter given: the operations that may not have been copied for other states yet.
     static func add(_ operations: [Operation], toBePrepared given: [Operation], to queue: OperationQueue, _ call: Call) throws(CallError) {
         try call.asCallError {
             try given.prepared(for: queue, in: call.state) {

@@ -26,13 +26,13 @@ enum OperationSubclass {
         return .newClass(made)
     }
 
-    /// The part of `Name.new(...)` before `init`. The class is at stack index 1. If `hasStart`, a queue runs the method `start`.
+    /// Does the part of `Name.new(...)` before `init`. The class is at stack index 1. If `hasStart`, a queue runs the method `start`.
     static func new(hasStart: Int32, _ call: Call) throws(CallError) -> Answer {
         guard case .script(let scriptClass)? = call.operationClass(at: 1) else {
             throw .message("the metatable of this class has been taken away: nothing says any more which class it is")
         }
         if scriptClass.latest == nil, scriptClass.home == call.state.number {
-            // For states that receive the operation before it is in a queue.
+            // Other states need the class if they receive the operation before it is in a queue.
             guard unsafe lua_checkstack(call.lua, 1) != 0 else { throw .message("stack overflow") }
             unsafe lua_pushvalue(call.lua, 1)
             scriptClass.latest = try? call.state.encode(count: 1, CLUA_STORED)
@@ -80,7 +80,7 @@ enum OperationSubclass {
         if (operation as? LuaOperation)?.scriptClass != nil {
             var isKind = false
             try call.asCallError { try unsafe call.state.attempt { lua, failure in unsafe clua_is_kind_of(lua, 1, 2, &isKind, &failure) } }
-            // Every class of groups is derived from that of operations, too.
+            // Every class of groups is derived from `Operation`, too.
             if case .builtIn("Operation") = identity { isKind = true }
             return .boolean(isKind)
         }
@@ -88,7 +88,7 @@ enum OperationSubclass {
         return .boolean(name == "Operation" || name == operation.scriptClassName)
     }
 
-    /// Cancels an operation by its class's `cancel` if that is overridden.
+    /// Cancels an operation by calling its class's `cancel`, if that is overridden.
     static func cancel(_ operation: Operation, _ state: LuaState) throws(Failure) {
         guard (operation as? LuaOperation)?.scriptClass != nil else { return operation.cancel() }
         var isOverridden = false

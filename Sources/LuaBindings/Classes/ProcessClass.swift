@@ -125,7 +125,7 @@ enum ProcessClass {
         return changes
     }
 
-    /// Where an output goes. Appends the path to `texts` if that is a file, and nil otherwise.
+    /// The destination of an output. Appends the path to `texts` if that is a file, and nil otherwise.
     private static func output(
         _ index: Int32?, _ name: String, _ texts: inout CTexts, _ call: Call
     ) throws(CallError) -> cio_output_kind {
@@ -159,14 +159,14 @@ enum ProcessClass {
         }
     }
 
-    /// Waits for `process` and returns its result; nil if the time ran out, or if the waiting operation was cancelled and did not start the
-    /// process.
+    /// Waits for `process` and returns its result. Nil if the time ran out, or if the waiting operation was cancelled and another one has
+    /// started the process.
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
         let deadline = try call.timeout(at: 2).map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
         let state = call.state
         process.wake(state.inbox)
         defer { process.stopWaking(state.inbox) }
-        // Cancelling an operation also ends its own process, and then there is a result to return.
+        // Cancelling an operation also ends the process that it has started, which then has a result.
         let isOwn = process.belongs(to: state.currentOperation)
         _ = try state.wait(deadline: deadline, endsWhenCancelled: !isOwn) { !process.isRunning }
         if process.isRunning { return .nil }

@@ -76,7 +76,7 @@ extension Call {
             }
         }
         if !hasAttempts { throw .message("retry.attempts is missing: the number of attempts, including the first") }
-        // Sending a function may run code of Lua, so this comes after the traversal.
+        // Sending a function may run code of Lua, which must not happen while the fields are traversed.
         if isFunction(at: function) { when = try sentFunction(at: function) }
         return policy
     }
@@ -224,7 +224,7 @@ extension Call {
         }
     }
 
-    /// A copy of the function at `index` for other states, with what it captures.
+    /// A copy of the function at `index`, with its captured values, for other states.
     func sentFunction(at index: Int32) throws(CallError) -> Parcel {
         guard unsafe lua_checkstack(lua, 1) != 0 else { throw .message("stack overflow") }
         let top = count

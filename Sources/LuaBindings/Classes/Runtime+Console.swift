@@ -8,7 +8,7 @@ extension Runtime {
     /// From then on `runLine` passes the values of an expression to the table's function `format`, and prints what that returns. The host
     /// calls the other functions with `callConsole`.
     ///
-    /// - Throws: what the script raises, or an error if the runtime is closed.
+    /// - Throws: the error that the script raises, or an error if the runtime is closed.
     public func openConsole(_ source: String, name: String) throws(LuaError) {
         try inside { state throws(Failure) in try state.openConsole(source, name: name) }
     }

@@ -9,7 +9,7 @@ enum ScriptModule {
 
     private static let noSlot = UInt32.max  // CLUA_NO_SLOT
 
-    /// Calls `body` with a host object if that is an operation made by `state`. Such an operation stores the position of its handle there.
+    /// Calls `body` with a host object if `state` has made that operation. Such an operation stores the position of its handle there.
     @inline(__always)
     private static func withOperation<Result>(
         _ object: UnsafeRawPointer?, madeBy state: UnsafeRawPointer?, _ body: (LuaOperation) -> Result
@@ -97,8 +97,8 @@ enum ScriptModule {
         return unsafe UnsafePointer(host)
     }()
 
-    /// `os.exit`. In the main state C ends the process at once. In a worker's state the running code is stopped, and the main state's
-    /// thread ends the process in an orderly way.
+    /// `os.exit`. In the main state, C ends the process at once. In a worker's state, the running code is stopped, and the thread of the
+    /// main state ends the process in an orderly way.
     private static func exit(_ status: Int32, _ call: Call) throws(CallError) -> Answer {
         guard call.state.core.scriptsMayExit else {
             if call.state.core.servesCluster {

@@ -31,7 +31,7 @@ extension Call {
             throw .message("an asynchronous operation cannot ask the store: do its work in an operation that ends with 'main'")
         }
         guard let main = options[.main] else { throw .message("'main' is missing: only a function can be skipped") }
-        // Outputs tell steps apart, too.
+        // Outputs identify a step, too.
         if step.outputs.isEmpty { step.place = functionLabel(at: main) }
         operation.setStep(step)
     }
