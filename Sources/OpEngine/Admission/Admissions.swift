@@ -1,20 +1,22 @@
 import Synchronization
 
-/// Who has taken what of an engine's requirements, and who waits. A part of `Engine`, guarded by its lock.
+/// The requirements that an engine's operations have taken, and the lines of operations that wait. Guarded by the lock of
+/// `Engine.admissions`.
 ///
-/// An operation takes everything that it needs at one moment, when a worker has taken it from its queue: nobody holds one requirement and
-/// waits for another one. If something is missing, the operation goes back to its queue and waits in a line of what is missing; it is posted
-/// again when that may be there. Until it starts, it holds nothing, so a suspended or full queue is in nobody's way.
+/// An operation takes everything that it needs at one moment, when a worker has taken it from its queue. So no operation holds one
+/// requirement while it waits for another one. If something is missing, the operation returns to its queue and waits in the line of the
+/// missing requirement; it is posted again when that may be available. Until it starts, it holds nothing, so a suspended or full queue
+/// blocks no other one.
 ///
-/// The engine's clock is read only where there is a rate limit, because that costs as much as taking a key.
+/// The engine's clock is read only for rate limits, because that costs as much as taking a key.
 struct Admissions {
-    /// What the caller must do after the lock is released.
+    /// Work that the caller must do after it has released the lock.
     final class Consequences {
         /// The operations to post to their queues, the best first.
         var invited: [Operation] = []
-        /// The rate limits that allow the next start at a moment to come.
+        /// The timers to set: each rate limit allows its next start at that moment.
         var timers: [(requirement: Requirement, serial: UInt64, moment: ContinuousClock.Instant)] = []
-        /// The timers that nothing waits for any more.
+        /// The timers to cancel, because no operation waits for them any more.
         var ended: [EngineTimers.Number] = []
     }
 
@@ -25,7 +27,7 @@ struct Admissions {
 
     // MARK: Settings
 
-    /// How much there is of a resource; 0 for an unknown one.
+    /// The total of a resource; 0 for an unknown one.
     func capacity(of resource: String) -> Int { resourceSupplies[resource]?.capacity ?? 0 }
 
     var resources: [String: Int] {
@@ -60,7 +62,7 @@ struct Admissions {
 
     func rate(of core: ObjectIdentifier) -> RateLimit? { startSupplies[core]?.bucket?.rate }
 
-    /// The supply that a requirement has, if any.
+    /// The supply of a requirement; nil if it was not made yet.
     private func existingSupply(of requirement: Requirement) -> Supply? {
         switch requirement {
         case .key(let key): keySupplies[key]
@@ -85,7 +87,7 @@ struct Admissions {
 
     // MARK: Operations
 
-    /// Finds the supplies of what an operation needs now. Takes the operation's lock inside that of the admissions.
+    /// Finds the supplies of everything that an operation needs now. Takes the operation's lock inside that of the admissions.
     @inline(__always)
     private mutating func claims(of operation: Operation, _ admission: Operation.Admission, in core: OperationQueue.Core) -> Claims {
         makeRoom()
@@ -101,14 +103,14 @@ struct Admissions {
         return claims
     }
 
-    /// Takes everything that an operation of the queue `core` needs. If something is missing, takes nothing, puts the operation in the line of
-    /// that, and returns false. The caller must give the operation back to its queue then.
+    /// Takes everything that an operation of the queue `core` needs. If something is missing, takes nothing, puts the operation into the
+    /// line of that, and returns false. The caller must then give the operation back to its queue.
     mutating func admit(
         _ operation: Operation, _ admission: Operation.Admission, in core: OperationQueue.Core,
         on engine: Engine, _ consequences: inout Consequences?
     ) -> Bool {
         let claims = claimsOfInvited(admission, in: core) ?? claims(of: operation, admission, in: core)
-        // An invited operation keeps its place meanwhile, so that nobody overtakes it.
+        // An invited operation keeps its place until here, so that no other one overtakes it.
         let missing = missing(of: claims, rank(of: operation, admission), in: ObjectIdentifier(core), on: engine)
         admission.claims = claims
         if let missing {
@@ -124,16 +126,16 @@ struct Admissions {
             }
         }
         admission.ticket = 0
-        // Not before: the next in line would be invited for nothing.
+        // Leaving the line earlier would invite the next operation in vain.
         leaveLine(operation, admission, on: engine, &consequences)
-        // There may be enough left for another one.
+        // The rest may be enough for another operation.
         claims.forEach { attend(to: $0.supply, on: engine, &consequences) }
         admission.hasTaken = true
         return true
     }
 
-    /// The claims of an operation that was invited for the only thing that it needs. They are those of when it entered the line: a change of what
-    /// it needs takes it out, and a supply with a line is not removed.
+    /// The claims of an operation that was invited for the only thing that it needs. It made them when it entered the line, and they are
+    /// still valid: a change of its needs takes it out of the line, and a supply with a line is not removed.
     @inline(__always)
     private func claimsOfInvited(_ admission: Operation.Admission, in core: OperationQueue.Core) -> Claims? {
         guard let place = admission.place, admission.claims.isOnly(place.supply), !core.isRateLimited.load(ordering: .relaxed) else {
@@ -158,7 +160,7 @@ struct Admissions {
         attend(to: supply, on: engine, &consequences)
     }
 
-    /// Returns what an operation has taken.
+    /// Gives back everything that an operation has taken.
     mutating func end(
         _ operation: Operation, _ admission: Operation.Admission, on engine: Engine
     ) -> Consequences? {
@@ -174,7 +176,7 @@ struct Admissions {
         return consequences
     }
 
-    /// Takes an operation that is not to be invited out of its line.
+    /// Takes an operation out of its line, so that it is not invited.
     mutating func leaveLine(
         _ operation: Operation, _ admission: Operation.Admission, on engine: Engine
     ) -> Consequences? {
@@ -200,7 +202,7 @@ struct Admissions {
         attend(to: supply, on: engine, &consequences)
     }
 
-    /// Moves an operation that waits to the place of its new priority.
+    /// Moves a waiting operation to the place of its new priority.
     mutating func reprioritise(
         _ operation: Operation, _ admission: Operation.Admission, on engine: Engine
     ) -> Consequences? {
@@ -216,14 +218,14 @@ struct Admissions {
         return consequences
     }
 
-    /// Remembers the timer of a rate limit. Returns false if it is not needed any more.
+    /// Records the timer of a rate limit. Returns false if the timer is no longer needed.
     mutating func note(_ timer: EngineTimers.Number, serial: UInt64, for requirement: Requirement) -> Bool {
         guard let supply = existingSupply(of: requirement), supply.awaitsTimer, supply.timerSerial == serial else { return false }
         supply.timer = timer
         return true
     }
 
-    /// The next start of a rate limit is allowed.
+    /// Invites operations, because a rate limit allows its next start.
     mutating func timerHasFired(
         serial: UInt64, for requirement: Requirement, on engine: Engine
     ) -> Consequences? {
@@ -243,7 +245,7 @@ struct Admissions {
         Line.Rank(level: operation.loadState().level, ticket: admission.ticket == 0 ? .max : admission.ticket)
     }
 
-    /// The first claim of which there is not enough, or for which others with a better place wait.
+    /// The first claim that cannot be met: too little is available, or an operation with a better place waits for it.
     @inline(__always)
     private func missing(
         of claims: Claims, _ rank: Line.Rank, in core: ObjectIdentifier, on engine: Engine
@@ -253,7 +255,8 @@ struct Admissions {
         }
     }
 
-    /// Invites the first of each line, as long as there is enough. Whoever has the best place must not be overtaken by those that need less.
+    /// Invites the first operation of each line, as long as enough is available. Operations that need less must not overtake the one with
+    /// the best place.
     @inline(__always)
     private func attend(to supply: Supply, on engine: Engine, _ consequences: inout Consequences?) {
         if !supply.isPlain { attendToLines(of: supply, on: engine, &consequences) }
@@ -284,7 +287,7 @@ struct Admissions {
 
     // MARK: Diagnosis
 
-    /// What keeps an operation from starting: the requirement whose line it is in, who has it, and how much there is.
+    /// The reason why an operation does not start: the requirement in whose line it is, with its holders and its amounts.
     func lack(of admission: Operation.Admission, on engine: Engine) -> Operation.Lack? {
         guard let place = admission.place else { return nil }
         let supply = place.supply

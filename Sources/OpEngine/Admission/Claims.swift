@@ -4,7 +4,7 @@ struct Claim {
     let amount: Int
 }
 
-/// Everything that an operation takes when it starts. Most operations need one thing, for which this needs no memory of its own.
+/// Everything that an operation takes when it starts. Most operations need one thing, which is stored without memory of its own.
 struct Claims {
     private var first: Claim?
     private var others: [Claim]?
@@ -32,7 +32,7 @@ struct Claims {
         return others?.first(where: fits)
     }
 
-    /// Whether this is one claim, of this supply.
+    /// Whether there is one claim, and it is of this supply.
     func isOnly(_ supply: Supply) -> Bool { others == nil && first?.supply === supply }
 
     func amount(of supply: Supply) -> Int { first { $0.supply === supply }?.amount ?? 0 }

@@ -1,4 +1,4 @@
-/// The keys of an operation. Most operations have one, for which this needs neither memory of its own nor a hash.
+/// The keys of an operation. Most operations have one, which is stored without memory of its own and without a hash.
 struct ExclusiveKeys {
     private var first: String?
     private var others: Set<String> = []

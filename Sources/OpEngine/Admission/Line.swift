@@ -1,7 +1,7 @@
 /// The operations of one queue that wait for the same requirement.
 ///
-/// Only the first of them is invited, that is, posted to its queue again: if the queue cannot start that one, it cannot start the others
-/// either. Operations of different queues are invited together, because nobody knows which of the queues can start one.
+/// Only the first one is invited, that is, posted to its queue again: if the queue cannot start that one, it cannot start the others
+/// either. Operations of different queues are invited together, because the engine does not know which of the queues can start one.
 struct Line {
     /// The place of an operation: the higher priority first, then the one that has waited longer.
     struct Rank: Comparable {
@@ -29,7 +29,8 @@ struct Line {
 
     var isEmpty: Bool { invited == nil && waitingCount == 0 }
 
-    /// The first entry that does not need more than there ever is.
+    /// The first entry that needs at most `capacity`, the total. An entry that needs more waits until the total grows, and blocks no
+    /// others.
     func first(within capacity: Int) -> Entry? {
         if waitingCount == 0 { return nil }
         for level in levels.indices {
@@ -55,12 +56,13 @@ struct Line {
 
     mutating func forgetInvited() { invited = nil }
 
-    /// Removes the entry with this rank. O(log n), and moves the entries behind it: those that are cancelled together are cancelled from behind.
+    /// Removes the entry with this rank. O(log n), and moves the entries behind it. Operations that are cancelled together are cancelled
+    /// last first, so that few entries move.
     mutating func remove(_ rank: Rank) {
         if levels[Int(rank.level)].remove(rank) { waitingCount -= 1 }
     }
 
-    /// Entries in the order of their ranks. Adding at the end, adding in front where there is room, and removing the first are O(1) on
+    /// Entries in the order of their ranks. Adding at the end, adding in front where places are empty, and removing the first are O(1) on
     /// average.
     private struct Entries {
         /// The places before `start` are empty.
@@ -76,7 +78,7 @@ struct Line {
 
         mutating func insert(_ entry: Entry) {
             let index = firstIndex(notBefore: entry.rank)
-            // One that was invited and is back comes first, where there is room for it.
+            // An invited operation that returns is the first, and takes an empty place in front.
             if index == start, start > 0 {
                 start -= 1
                 places[start] = entry
@@ -96,7 +98,7 @@ struct Line {
             return entry
         }
 
-        /// Returns false if there is none.
+        /// Returns false if no entry has this rank.
         mutating func remove(_ rank: Rank) -> Bool {
             let index = firstIndex(notBefore: rank)
             guard index < places.count, places[index]?.rank == rank else { return false }

@@ -3,9 +3,9 @@ import Synchronization
 extension BeyondFoundation where Self: Operation {
     /// Keys that no two executing operations of an engine share. Empty by default.
     ///
-    /// An operation takes all its keys at the moment when it starts, and returns them when it finishes; while one is missing, it waits in its
-    /// queue without a thread and without a place among those that execute. Waiting operations of one queue get a key by priority, then by
-    /// how long they have waited; of several queues, the one that can start its operation first gets it.
+    /// An operation takes all its keys when it starts, and returns them when it finishes. While one is missing, the operation waits in its
+    /// queue without a thread and without a place among the executing ones. Among waiting operations of one queue, the priority decides,
+    /// and then the time of waiting. Among several queues, the first one that can start its operation gets the key.
     ///
     /// Has no effect on an operation that has started, or that is started by hand.
     public var exclusiveKeys: Set<String> {
@@ -13,9 +13,9 @@ extension BeyondFoundation where Self: Operation {
         set { setExclusiveKeys(ExclusiveKeys(newValue)) }
     }
 
-    /// How much the operation needs of each of the engine's `resources` while it executes. Empty by default. See `exclusiveKeys`.
+    /// The amounts of the engine's `resources` that the operation needs while it executes. Empty by default. See `exclusiveKeys`.
     ///
-    /// Adding an operation that needs more than there is at that time traps; `tryAddOperation` throws
+    /// Adding an operation that needs more than the total at that time traps; `tryAddOperation` throws
     /// `OperationError.needsMoreThanThereIs`. Traps if an amount is below 1.
     public var needs: [String: Int] {
         get { admission.flatMap { admission in lock.withLock { admission.further?.needs } } ?? [:] }
@@ -25,32 +25,33 @@ extension BeyondFoundation where Self: Operation {
         }
     }
 
-    /// Adds a condition, which is asked once, when the dependencies have finished and a worker would start the operation. If it does not
-    /// hold, the operation is cancelled, and its `error` is `OperationError.conditionFailed`.
+    /// Adds a condition, which is asked once, when the dependencies have finished and a worker would start the operation. If the condition
+    /// does not hold, the operation is cancelled, and its `error` is `OperationError.conditionFailed`.
     ///
     /// Conditions are asked in the order in which they were added, until one does not hold. Has no effect on an operation that has started,
     /// or that is started by hand.
     public func addCondition(_ condition: OperationPrecondition) { changeAdmission { $0.ensureFurther().conditions.append(condition) } }
 
-    /// How often the operation is tried again when it fails; nil, the default, for not at all.
+    /// The attempts that the operation has if it fails, and the pauses between them; nil, the default, for a single attempt.
     ///
     /// Each attempt calls `main`, or an override of `start`, once more, after the last call has returned. Between two attempts the operation
     /// waits in its queue and is not executing: it has no thread, no place among those that execute, and none of its keys and resources.
     /// Cancelling ends the wait. The error of the last attempt is the operation's `error`; completion blocks run once, at the end.
     ///
-    /// An operation that is started by hand has one attempt. Traps if it is set on a group, whose members run once: set it on these.
+    /// An operation that is started by hand has one attempt. Traps if the policy is set on a group, whose members run once: set it on
+    /// these.
     public var retryPolicy: RetryPolicy? {
         get { admission.flatMap { admission in lock.withLock { admission.further?.retryPolicy } } }
         set {
             precondition(newValue == nil || memberQueue == nil, "opscript: a group cannot be tried again: set the policy of its members")
-            // Released outside the lock: the closure `when` may hold the last reference to something.
+            // Released outside of the lock: the closure `when` may hold the last reference to an object.
             var former: RetryPolicy?
             changeAdmission { former = exchange(&$0.ensureFurther().retryPolicy, with: newValue) }
             withExtendedLifetime(former) {}
         }
     }
 
-    /// The number of the attempt that runs, or that has run last, from 1. Of an operation without a `retryPolicy`, 1 when it has started; 0
+    /// The number of the attempt that runs, or of the last one, from 1. Without a `retryPolicy`, 1 when the operation has started, and 0
     /// before.
     public var attempt: Int {
         if let admission { return lock.withLock { admission.attempt } }
@@ -69,7 +70,7 @@ extension Operation {
         if changeAdmission({ $0.exclusiveKeys = keys }) { leaveLine() }
     }
 
-    /// Says that attempts before this number were made in another process. Call before the operation is added to a queue.
+    /// Declares that another process has made the attempts before this number. Call before the operation is added to a queue.
     package func continueAttempts(at attempt: Int) { changeAdmission { $0.attempt = attempt - 1 } }
 
     /// The number of conditions that have not been asked.
@@ -77,10 +78,10 @@ extension Operation {
 }
 
 extension Engine {
-    /// How much there is of each resource that operations may need. Empty by default.
+    /// The total of each resource that operations may need. Empty by default.
     ///
-    /// A change takes effect at once. Operations that execute keep what they have, even if that is more than there is now; operations that
-    /// need more than there is wait until there is more. Traps if an amount is negative.
+    /// A change takes effect at once. Operations that execute keep what they have taken, even if that exceeds the new total. Operations
+    /// that need more than the total wait until it grows. Traps if an amount is negative.
     public var resources: [String: Int] {
         get { admissions.withLock { $0.resources } }
         set {
@@ -89,7 +90,7 @@ extension Engine {
         }
     }
 
-    /// The error for an operation that needs more than there is of a resource.
+    /// The error for an operation that needs more of a resource than the total.
     func lack(for operation: Operation) -> OperationError? {
         guard let admission = operation.admission, !admission.needsOnlyKeys.load(ordering: .relaxed) else { return nil }
         for (name, amount) in operation.needs.sorted(by: { $0.key < $1.key }) {
@@ -103,8 +104,8 @@ extension Engine {
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// How often the queue may start operations; nil, the default, for no limit. A change takes effect at once, and forgets what was started
-    /// before.
+    /// The most starts in a period; nil, the default, for no limit. A change takes effect at once, and earlier starts do not count any
+    /// more.
     ///
     /// An operation that must wait for the next start does so without a thread and without a place among those that execute.
     public var rateLimit: RateLimit? {

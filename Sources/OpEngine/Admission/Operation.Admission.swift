@@ -1,12 +1,12 @@
 import Synchronization
 
 extension Operation {
-    /// What an operation needs besides its dependencies, and whether it is tried again. Created when the first of these is set. A subclass of
+    /// The needs of an operation besides its dependencies, and its attempts. Created when the first of these is set. A subclass of
     /// `Extras`, so that an operation with keys usually has one such object and not two.
     final class Admission: Extras, @unchecked Sendable {
         // Safety: `@unchecked Sendable` because each stored property states what guards it.
 
-        /// Whether there is a `place`. Atomic, to be read without the lock.
+        /// Whether `place` is set. Atomic, to be read without the lock.
         let isInLine = Atomic<Bool>(false)
         /// Whether `further` is nil. Atomic, to be read without the lock.
         let needsOnlyKeys = Atomic<Bool>(true)
@@ -15,33 +15,33 @@ extension Operation {
 
         // Guarded by the operation's lock, so accesses need no exclusivity checks.
 
-        /// Whether a thread is in `start`, and whether somebody has ended the attempt meanwhile. See `isTriedAgain`.
+        /// Whether a thread is in `start`, and whether the attempt has ended meanwhile. See `isTriedAgain`.
         @safe @exclusivity(unchecked) var isInStart = false
         @safe @exclusivity(unchecked) var hasEndedInStart = false
-        /// How often the operation has started.
+        /// The number of attempts that have begun.
         @safe @exclusivity(unchecked) var attempt = 0
         @safe @exclusivity(unchecked) var exclusiveKeys = ExclusiveKeys()
         @safe @exclusivity(unchecked) private(set) var further: Further?
 
         // Guarded by the lock of `Engine.admissions`.
 
-        /// Everything that the operation has taken, or wants to take while it waits in a line.
+        /// The operation has taken these, or it waits in a line and wants to take them.
         @safe @exclusivity(unchecked) var claims = Claims()
-        /// The place in the order of those that wait; 0 for none.
+        /// The place among the operations that wait, in the order of their arrival; 0 for none.
         @safe @exclusivity(unchecked) var ticket: UInt64 = 0
         /// The line that the operation waits in, or from which it was invited.
         @safe @exclusivity(unchecked) var place: Place?
 
-        /// What operations that need only keys do not have.
+        /// The properties that operations with only keys do not have.
         final class Further {
             @safe @exclusivity(unchecked) var needs: [String: Int] = [:]
-            /// Those that have not been asked.
+            /// The conditions that were not asked yet.
             @safe @exclusivity(unchecked) var conditions: [OperationPrecondition] = []
             @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy?
-            /// The errors of the latest attempts that have failed and were followed by another one.
+            /// The limit of `failures`: the errors of the latest attempts that have failed and were followed by another one.
             static let mostFailures = 100
             @safe @exclusivity(unchecked) var failures: [any Error] = []
-            /// The timer that begins the next attempt, and its moment.
+            /// The pause before the next attempt, with the timer that ends it.
             @safe @exclusivity(unchecked) var pause: Pause?
         }
 
@@ -53,7 +53,7 @@ extension Operation {
             return made
         }
 
-        /// A class for the reason that `TokenBucket` is one.
+        /// A class, for the reason that `TokenBucket` states.
         @safe final class Pause {
             @safe @exclusivity(unchecked) var timer: EngineTimers.Number?
             let end: ContinuousClock.Instant
@@ -71,11 +71,12 @@ extension Operation {
         /// lock.
         var hasAttemptsLeft: Bool { further?.retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
 
-        /// Whether nothing is to be done before the operation asks for what it needs. Under the operation's lock.
+        /// Whether the operation can ask for its needs at once: no pause lasts, and no condition is left. Under the operation's lock.
         var asksAtOnce: Bool { further.map { $0.pause == nil && $0.conditions.isEmpty } ?? true }
     }
 
-    /// The operation's admission; nil if it needs nothing special. Needs no lock, because the flag is set after the admission was made.
+    /// The operation's admission; nil if it needs nothing special. Reading it needs no lock, because the flag is set after the admission
+    /// was made.
     var admission: Admission? {
         guard loadState().has(State.hasAdmission), let extras else { return nil }
         // Safety: extras live as long as the operation once they exist.
@@ -84,7 +85,7 @@ extension Operation {
         }
     }
 
-    /// Changes what the operation needs, and has it ask before it starts. Has no effect once the operation has started.
+    /// Changes the needs of the operation, which then asks for them before it starts. No effect once the operation has started.
     ///
     /// - Returns: whether the operation is in a queue, so that it may have asked before.
     @discardableResult
@@ -98,7 +99,7 @@ extension Operation {
         }
     }
 
-    /// The caller holds `lock`, and sets the flag.
+    /// Makes the admission, unless it exists. The caller holds `lock`, and sets the flag.
     private func ensureAdmission() -> Admission {
         if let admission { return admission }
         let made = Admission()
@@ -106,7 +107,7 @@ extension Operation {
         return made
     }
 
-    /// What an operation that waits is missing.
+    /// The missing requirement of an operation that waits.
     struct Lack {
         let requirement: Requirement
         let amount: Int
@@ -120,8 +121,8 @@ extension Operation {
 // MARK: - Asking
 
 extension Operation {
-    /// Asks the conditions, and takes what the operation needs. Returns false if the operation has gone back to its queue `core`, because
-    /// something is missing; it is posted again when that may be there.
+    /// Asks the conditions, and takes everything that the operation needs. Returns false if something is missing, or the pause between two
+    /// attempts lasts: the operation has returned to its queue `core`, and is posted again when it may start.
     ///
     /// Called by the thread that has taken the operation from its queue and is about to launch it.
     func isAdmitted(by core: OperationQueue.Core, on engine: Engine, _ admission: Admission) -> Bool {
@@ -145,8 +146,8 @@ extension Operation {
         }
         let isBack = core.giveBack(self)
         engine.perform(consequences)
-        // As in `postponeUntilReady`: whoever cancelled the operation, invited it, or gave it a dependency before it was marked as postponed had
-        // nothing to post. It may even have finished before it was in the line.
+        // As in `postponeUntilReady`: a thread that cancelled the operation, invited it, or gave it a dependency before it was marked as
+        // postponed had nothing to post. The operation may even have finished before it was in the line.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         let hasEnded = loadState().has(State.cancelled | State.finishing | State.finished)
         if hasEnded { leaveLine(admission, on: engine) }
@@ -171,7 +172,8 @@ extension Operation {
         }
     }
 
-    /// Leaves the line after a dependency was added. If that has finished already, or when it has, the operation asks again.
+    /// Leaves the line, because a dependency was added or the needs have changed. The operation asks again, unless it must wait for a
+    /// dependency.
     func leaveLine() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
         leaveLine(admission, on: engine)
@@ -184,12 +186,12 @@ extension Operation {
         engine.perform(engine.admissions.withLock { $0.leaveLine(self, admission, on: engine) })
     }
 
-    /// Forgets the pause between two attempts.
+    /// Ends the pause between two attempts.
     private func endPause(_ admission: Admission, on engine: Engine) {
         if let timer = lock.withLock({ admission.further?.pause.take() })?.timer { engine.timers.cancel(timer, on: engine) }
     }
 
-    /// Whether the operation must wait for its next attempt, although it was posted, such as by the end of a dependency.
+    /// Whether the pause before the next attempt lasts. The operation may be posted meanwhile, for example when a dependency has finished.
     private func isPausing(_ admission: Admission, at now: ContinuousClock.Instant) -> Bool {
         !loadState().has(State.cancelled) && lock.withLock { admission.further?.pause.map { $0.end > now } ?? false }
     }
@@ -200,7 +202,8 @@ extension Operation {
         if loadState().has(State.cancelled) || lock.withLock({ admission.further?.pause == nil }) { retryPostponed() }
     }
 
-    /// A thread is about to call `start`, if only to finish the operation as cancelled. `startHasReturned` follows.
+    /// Begins an attempt: the calling thread is about to call `start`, if only to finish the operation as cancelled. `startHasReturned`
+    /// must follow.
     func beginAttempt() {
         guard let admission else { return }
         lock.withLock {
@@ -209,8 +212,8 @@ extension Operation {
         }
     }
 
-    /// Launches an admitted operation that is not tried again. Returns false if nothing has changed, because the operation is, or because it
-    /// was cancelled or is observed.
+    /// Launches an admitted operation without a retry policy. Returns false, without any effect, if it has one, was cancelled or is
+    /// observed.
     func beginOnlyAttempt(_ admission: Admission) -> Bool {
         lock.withLock {
             guard admission.further?.retryPolicy == nil, transition({ $0.launchUnobserved(isAdmitted: true) }) else { return false }
@@ -219,13 +222,13 @@ extension Operation {
         }
     }
 
-    /// The priority has changed.
+    /// Moves the operation in its line, because its priority has changed.
     func placeHasChanged() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
         engine.perform(engine.admissions.withLock { $0.reprioritise(self, admission, on: engine) })
     }
 
-    /// Returns what the operation has taken.
+    /// Gives back everything that the operation has taken.
     ///
     /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
     func endAdmission(on engine: Engine, thenTakingFrom core: OperationQueue.Core? = nil) {
@@ -237,16 +240,16 @@ extension Operation {
     /// Posts an operation that was invited.
     fileprivate func acceptInvitation(thenTakingFrom core: OperationQueue.Core?) {
         if !resumeInFront(thenTakingFrom: core), !loadState().has(State.cancelled) {
-            // It has got a dependency, or is not back in its queue yet.
+            // The operation has a new dependency, or is not back in its queue yet.
             leaveLine()
         }
     }
 
-    /// Posts an operation that waits in a line before the others of its priority: it has waited longer than they have. Returns false if it does
-    /// not wait.
+    /// Posts an operation that waits in a line. It precedes the others of its priority, because it has waited longer. Returns false if it
+    /// does not wait.
     ///
     /// - Parameter served: the queue from which the calling worker takes its next operation, if any. No other worker needs to be woken for
-    ///   that one.
+    ///   that queue.
     @discardableResult
     private func resumeInFront(thenTakingFrom served: OperationQueue.Core? = nil) -> Bool {
         guard transition({ $0.resumePostponed() }) else { return false }
@@ -258,7 +261,7 @@ extension Operation {
 }
 
 extension Engine {
-    /// Performs what a change of the admissions results in. The caller holds no lock.
+    /// Performs the consequences of a change of the admissions. The caller holds no lock.
     ///
     /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
     @inline(__always)

@@ -1,9 +1,9 @@
-/// Something that only so many operations of an engine may have at once, and that an operation takes when it starts.
+/// A limited thing of an engine that an operation takes when it starts.
 enum Requirement: Equatable {
-    /// One of an operation's `exclusiveKeys`. There is one of each.
+    /// One of an operation's `exclusiveKeys`. Each key exists once.
     case key(String)
-    /// One of an operation's `needs`. The engine's `resources` say how much there is.
+    /// One of an operation's `needs`. The engine's `resources` are the totals.
     case resource(String)
-    /// A start that the rate limit of a queue allows. It does not come back when the operation has finished.
+    /// A start that the rate limit of a queue allows. The operation does not return it.
     case start(ObjectIdentifier)
 }

@@ -1,19 +1,20 @@
 import Synchronization
 
-/// How often, and after which pauses, an operation that fails is tried again.
+/// The attempts of an operation that fails, and the pauses between them.
 public struct RetryPolicy: Sendable {
     /// The maximum number of attempts, including the first. At least 1.
     public var attempts: Int
     /// The pause after the first attempt, in seconds.
     public var delay: Double
-    /// By how much each pause is longer than the one before.
+    /// The factor by which each pause is longer than the one before.
     public var backoff: Double
     /// The longest pause, in seconds.
     public var maxDelay: Double
-    /// Whether each pause is shortened at random, to between half and all of it, so that operations that failed together do not all come
-    /// back together.
+    /// Whether each pause is shortened at random, to between half and all of it, so that operations that failed together do not all start
+    /// again together.
     public var jitter: Bool
-    /// Says whether an error is worth another attempt. Runs on the thread that finishes the attempt, with no lock held. Nil for any error.
+    /// Decides whether another attempt follows an error. Runs on the thread that finishes the attempt, with no lock held. Nil for any
+    /// error.
     public var when: (@Sendable (any Error) -> Bool)?
 
     /// Creates a policy. Traps if `attempts` is below 1, `delay` or `maxDelay` is negative, or `backoff` is below 1.
@@ -51,10 +52,12 @@ public struct RetryPolicy: Sendable {
 }
 
 extension Operation {
-    /// Has an operation that has just failed tried again, if its policy says so. Returns false if the operation finishes.
+    /// Postpones an operation that has just failed until its next attempt, if its policy allows one. Returns false if the operation
+    /// finishes.
     ///
-    /// Called by whoever is about to finish the operation. If that happens before `start` has returned, the thread that is in there calls again
-    /// afterwards, so that two attempts never overlap. During the pause the operation is in its queue, not executing, and holds nothing.
+    /// The thread that is about to finish the operation calls this. If `start` has not returned yet, the thread that is in `start` calls
+    /// this again afterwards, so that two attempts never overlap. During the pause, the operation is in its queue, does not execute, and
+    /// holds nothing.
     func isTriedAgain() -> Bool {
         let state = loadState()
         guard state.has(State.failed), state.mayBeTriedAgain, let admission, let error else { return false }
@@ -69,14 +72,14 @@ extension Operation {
         let attempt = lock.withLock { admission.attempt }
         // Another thread may cancel and finish the operation as soon as this attempt has ended.
         guard let (core, engine) = withQueueCore({ core in (core, unsafe core.engine as Engine) }) else { return false }
-        // What ends here will go on, so nobody may conclude meanwhile that nothing can happen any more.
+        // The operation continues later, so no thread may conclude meanwhile that nothing can happen any more.
         engine.hold()
         defer { engine.release() }
         guard let before = transition({ $0.endAttempt() }) else { return false }
         deliverChanges()
         let seconds = policy.pause(after: attempt, random: engine.randomFraction)
         let end = seconds > 0 ? engine.now + .seconds(seconds) : nil
-        // Whoever sees the failure also sees what the operation waits for.
+        // A thread that finds this error among the failures also finds the pause.
         lock.withLock {
             let further = admission.ensureFurther()
             if further.failures.count == Admission.Further.mostFailures { further.failures.removeFirst() }
@@ -106,7 +109,7 @@ extension Operation {
             }
             if isOver { engine.timers.cancel(timer, on: engine) }
         }
-        // As in `postponeUntilReady`: whoever cancelled the operation before it was marked as postponed had nothing to post.
+        // As in `postponeUntilReady`: a thread that cancelled the operation before it was marked as postponed had nothing to post.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         if end == nil || loadState().has(State.cancelled) { retryPostponed() }
     }
@@ -118,7 +121,7 @@ extension Operation {
         return lock.withLock { admission.attempt > 0 }
     }
 
-    /// Whether an attempt is executing after which the policy allows another.
+    /// Whether an attempt executes, and the policy allows another one after it.
     package var hasAttemptsLeft: Bool {
         guard let admission, loadState().mayBeTriedAgain else { return false }
         return lock.withLock { admission.hasAttemptsLeft }
@@ -127,7 +130,7 @@ extension Operation {
     /// Whether the attempt has ended before `start` has returned.
     var hasEndedInStart: Bool { admission.map { admission in lock.withLock { admission.hasEndedInStart } } ?? false }
 
-    /// `start` has returned. Returns whether the attempt had ended before, so that the caller must end it.
+    /// Ends the part of an attempt that is in `start`. Returns whether the attempt had ended before, so that the caller must end it.
     func startHasReturned() -> Bool {
         guard let admission else { return false }
         return lock.withLock {
@@ -138,7 +141,7 @@ extension Operation {
 }
 
 extension Engine {
-    /// A number from 0 to 1. A simulated engine's seed decides it.
+    /// A number from 0 to 1. The seed of a simulated engine determines it.
     fileprivate var randomFraction: Double {
         guard let simulated else { return Double.random(in: 0...1) }
         return Double(simulated.choose(among: 1 << 20)) / Double(1 << 20)

@@ -1,5 +1,5 @@
-/// How much there is of a requirement, who has it, and who waits for it. Guarded by the lock of `Engine.admissions`, so accesses need no
-/// exclusivity checks.
+/// The total of a requirement, its holders, and the operations that wait for it. Guarded by the lock of `Engine.admissions`, so accesses
+/// need no exclusivity checks.
 @safe final class Supply {
     let requirement: Requirement
     /// Whether an operation returns what it has taken when it ends.
@@ -7,20 +7,20 @@
     /// The total. Not used for starts.
     @safe @exclusivity(unchecked) var capacity: Int
     @safe @exclusivity(unchecked) var used = 0
-    /// For starts.
+    /// The tokens of starts; nil for other requirements.
     @safe @exclusivity(unchecked) var bucket: TokenBucket?
-    /// The operations that have taken something that they will return. Only a resource has others than the first, so a key needs no array.
+    /// The operations that have taken something that they will return. A key has at most one, so it needs no array.
     @safe @exclusivity(unchecked) private var firstHolder: Operation?
     @safe @exclusivity(unchecked) private var otherHolders: [Operation] = []
     /// The queues with operations that wait, or that were invited to try again.
     @safe @exclusivity(unchecked) var lines: [Line] = []
-    /// Whether a timer will invite operations when the next start is allowed; it has this number once it was set.
+    /// Whether a timer will invite operations when the next start is allowed. `timer` is that timer, once it was set.
     @safe @exclusivity(unchecked) var awaitsTimer = false
     @safe @exclusivity(unchecked) var timer: EngineTimers.Number?
-    /// Tells the timer that is awaited from former ones.
+    /// Distinguishes the awaited timer from former ones.
     @safe @exclusivity(unchecked) var timerSerial: UInt64 = 0
 
-    /// The capacity as long as nobody has set it.
+    /// The capacity until it is set.
     private let usualCapacity: Int
 
     init(of requirement: Requirement) {
@@ -34,20 +34,20 @@
         capacity = usualCapacity
     }
 
-    /// How much may be taken now.
+    /// The amount that may be taken now.
     @inline(__always)
     func available(on engine: Engine) -> Int {
         if let bucket { return bucket.available(at: engine.now) }
         return capacity - used
     }
 
-    /// Whether nothing is lost if the supply is made anew when it is needed.
+    /// Whether the supply can be made anew when it is needed, without any loss.
     var isIdle: Bool { used == 0 && lines.isEmpty && bucket == nil && capacity == usualCapacity }
 
-    /// Whether nobody waits, and nothing comes with time.
+    /// Whether no operation waits, and time makes nothing available.
     var isPlain: Bool { lines.isEmpty && bucket == nil }
 
-    /// Whether an operation that waits comes before one of the queue `core` that asks.
+    /// Whether a waiting operation precedes one with this rank in the queue `core`.
     @inline(__always)
     func hasWaiting(before rank: Line.Rank, in core: ObjectIdentifier) -> Bool {
         !lines.isEmpty && linesHaveWaiting(before: rank, in: core)
@@ -71,8 +71,8 @@
         for index in lines.indices.reversed() where lines[index].isEmpty { lines.remove(at: index) }
     }
 
-    /// Makes the operation with the best place, of all lines from which none is invited, the invited one of its line. Nil if there is none, or if
-    /// that operation needs more than `amount`.
+    /// Invites the operation with the best place in all lines without an invited one, and returns it. Nil if no operation waits there, or
+    /// if that operation needs more than `amount`.
     func popBest(needingAtMost amount: Int) -> Operation? {
         var best: (index: Int, entry: Line.Entry)?
         for index in lines.indices where lines[index].invited == nil {

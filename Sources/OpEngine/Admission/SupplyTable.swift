@@ -1,10 +1,11 @@
-/// The supplies of one kind of requirement. Idle ones stay until there are many, because the same keys tend to be needed again: making a
+/// The supplies of one kind of requirement. The same keys tend to be needed again, so idle supplies stay until there are many: making a
 /// supply, entering it and removing it costs more than all the rest of taking a free key.
 struct SupplyTable<Name: Hashable> {
     private var supplies: [Name: Supply] = [:]
-    /// The one that was used last: a comparison takes less time than a hash.
+    /// The supply that was used last: comparing takes less time than hashing.
     private var latest: Supply?
-    /// The number of supplies at which the idle ones go. Twice as many as were left the last time, so that this costs O(1) for each addition.
+    /// The number of supplies at which the idle ones are removed. Twice as many as the last removal left, so that it costs O(1) for each
+    /// addition.
     private var limit = SupplyTable.leastLimit
     private static var leastLimit: Int { 128 }
 
@@ -12,7 +13,7 @@ struct SupplyTable<Name: Hashable> {
 
     subscript(name: Name) -> Supply? { supplies[name] }
 
-    /// Makes the supply if there is none. Looks for it once.
+    /// Makes the supply if it does not exist. Looks for it once.
     @inline(__always)
     mutating func supply(of requirement: Requirement, named name: Name) -> Supply {
         if let latest, latest.requirement == requirement { return latest }
@@ -22,8 +23,8 @@ struct SupplyTable<Name: Hashable> {
         return supply
     }
 
-    /// Removes the idle supplies if there are many. The caller must not have looked up one that it is about to use: whoever needs the same would
-    /// get another one.
+    /// Removes the idle supplies if there are many. The caller must not be about to use one that it has looked up: the next operation that
+    /// needs the same would get another one.
     @inline(__always)
     mutating func makeRoom() {
         if supplies.count >= limit { removeIdle() }

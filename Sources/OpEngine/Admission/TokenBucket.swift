@@ -20,7 +20,7 @@
         min(Double(rate.burst), tokens + tokensPerSecond * (filled.duration(to: now) / .seconds(1)))
     }
 
-    // A moment is rounded to a billionth of a second, which must not make a token that has come look incomplete.
+    // Moments are rounded to a billionth of a second, which must not make a whole token look incomplete.
     func available(at now: ContinuousClock.Instant) -> Int { Int(min(level(at: now), 1e15) + 1e-6) }
 
     func take(at now: ContinuousClock.Instant) {
@@ -28,13 +28,13 @@
         filled = now
     }
 
-    /// When the next start is allowed, if none is now.
+    /// The moment of the next start that is allowed, if none is allowed now.
     func next(at now: ContinuousClock.Instant) -> ContinuousClock.Instant {
         now + .seconds(max(0, 1 - level(at: now)) / tokensPerSecond)
     }
 }
 
-/// How often a queue may start operations.
+/// The rate at which a queue may start operations.
 public struct RateLimit: Sendable, Hashable {
     /// The number of starts in each period. At least 1.
     public let count: Int
