@@ -1,18 +1,19 @@
 extension BeyondFoundation where Self: OperationQueue {
     /// Calls `transform` for each element of a sequence in operations of this queue, and returns the results as an asynchronous sequence.
     ///
-    /// Iterating adds the operations, `inFlight` of them at a time, so a sequence of any length needs constant memory. An operation takes as
-    /// many elements as it handles in about a millisecond: one at first, and more if `transform` is fast. What an operation has not begun
-    /// after ten milliseconds goes into others.
+    /// Iterating adds the operations, `inFlight` of them at a time, so a sequence of any length needs constant memory. An operation takes
+    /// as many elements as it handles in about a millisecond: one at first, and more if `transform` is fast. Elements that an operation has
+    /// not begun after ten milliseconds are given to others.
     ///
-    /// An error of `transform` is thrown in place of the result. It ends the iteration and cancels what is left, as does leaving the loop.
-    /// Cancelling the iterating task, or the operations, throws `CancellationError`. A call of `transform` that is under way continues.
+    /// An error of `transform` is thrown in place of the result. It ends the iteration and cancels the operations that are left, as does
+    /// leaving the loop. Cancelling the iterating task, or the operations, throws `CancellationError`. A call of `transform` that has begun
+    /// continues.
     ///
     /// - Parameters:
     ///   - elements: the inputs. The iterating task takes them, when there is room for another operation.
-    ///   - inFlight: how many operations are in the queue at once, those with results that nobody has taken included. Nil for four for each
-    ///     worker, or twice `maxConcurrentOperationCount` (but at most 16,384) if that is more. Traps if it is less than 1.
-    ///   - ordered: whether the results have the order of the elements. Otherwise they come as soon as they are there.
+    ///   - inFlight: the most operations that are in the queue at once, or have results that were not taken. Nil for four for each worker,
+    ///     or twice `maxConcurrentOperationCount` (but at most 16,384) if that is more. Traps if it is less than 1.
+    ///   - ordered: whether the results have the order of the elements. Otherwise each result is returned as soon as it is available.
     ///   - transform: the work. It is called on the queue's threads, several calls at once.
     public func map<Elements: Sequence, Value: Sendable>(
         _ elements: Elements, inFlight: Int? = nil, ordered: Bool = true,
@@ -32,7 +33,7 @@ public struct MappedSequence<Elements: Sequence, Value: Sendable>: AsyncSequence
     let isOrdered: Bool
     let transform: @Sendable (Elements.Element) throws -> Value
 
-    /// The results of one iteration. Releasing it cancels the operations that are left.
+    /// The results of one iteration. Releasing the iterator cancels the operations that are left.
     public struct Iterator: AsyncIteratorProtocol {
         fileprivate let mapping: Mapping<Elements, Value>
 
@@ -44,7 +45,7 @@ public struct MappedSequence<Elements: Sequence, Value: Sendable>: AsyncSequence
     public func makeAsyncIterator() -> Iterator { Iterator(mapping: Mapping(self)) }
 }
 
-/// One iteration.
+/// One iteration of a mapped sequence.
 // Safety: `@unchecked Sendable` because only its iterator has it, which one task at a time uses.
 private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sendable where Elements.Element: Sendable {
     private typealias Batch = MappedBatch<Elements.Element, Value>
@@ -52,12 +53,12 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
     private let sequence: MappedSequence<Elements, Value>
     private var elements: Elements.Iterator
     private var hasElements = true
-    /// Those that nobody has taken results of, in the order of their elements.
+    /// The batches whose results were not taken, in the order of their elements.
     private var batches: [Batch] = []
     private var queuedCount = 0
-    /// How many elements the next batch takes.
+    /// The number of elements that the next batch takes.
     private var size = 1
-    /// The time that it took to get an element, when the latest batch was made.
+    /// The time that it took to get an element when the latest batch was made.
     private var readingTime = Duration.zero
     private var results = [Value]().makeIterator()
     private var failure: (any Error)?
@@ -81,7 +82,7 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
                 self.failure = nil
                 throw failure
             }
-            // One new batch for each that is taken keeps the workers busy. Elements that are slow to come delay no result.
+            // One new batch for each that is taken keeps the workers busy. Slow elements delay a result by those of one batch at most.
             let hasAdvanced = advance()
             if let position = finishedPosition {
                 settle(batches.remove(at: position), at: position)
@@ -137,14 +138,14 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
         return candidates.firstIndex { $0.isQueued && $0.isFinished }
     }
 
-    /// Takes the results of a batch that has finished and was at `position`.
+    /// Takes the results of the batch at `position`, which has finished.
     private func settle(_ batch: Batch, at position: Int) {
         queuedCount -= 1
         let (values, time) = batch.work.withLock { ($0.results, $0.time) }
         results = values.makeIterator()
         failure = batch.error ?? (batch.isCancelled ? CancellationError() : nil)
         guard failure == nil else { return }
-        // Batches of the same time, whether they wait for elements or compute.
+        // Batches should take the same time, whether they wait for elements or compute.
         let each = max(time / values.count, readingTime, .nanoseconds(1))
         size = max(1, min(4 * size, Int(Batch.usualTime / each)))
         let left = batch.elements.dropFirst(values.count)
@@ -159,7 +160,7 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
     }
 }
 
-/// The operation of some elements.
+/// Calls `transform` for some of the elements.
 // Safety: `@unchecked Sendable` because a lock guards what `main` writes, and only the iteration uses `isQueued`.
 private final class MappedBatch<Element: Sendable, Value: Sendable>: Operation, @unchecked Sendable {
     struct Work {
@@ -167,7 +168,7 @@ private final class MappedBatch<Element: Sendable, Value: Sendable>: Operation, 
         var time = Duration.zero
     }
 
-    /// How long a batch should take.
+    /// The time that a batch should take.
     static var usualTime: Duration { .milliseconds(1) }
     /// After this time, a batch leaves the elements that it has not begun.
     private static var longestTime: Duration { .milliseconds(10) }
