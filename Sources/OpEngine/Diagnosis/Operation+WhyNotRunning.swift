@@ -4,7 +4,7 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// Meant for people and tests: visits the operation's dependencies and the operations of its queue.
     public var whyNotRunning: OperationBlockage? {
-        // A group that executes waits for its members, as it should.
+        // An executing group is expected to wait for its members.
         if memberQueue != nil && isExecuting { return nil }
         let blockage = OperationBlockage(of: self)
         return blockage.blockers.isEmpty ? nil : blockage
@@ -47,14 +47,14 @@ extension Operation {
 }
 
 extension Operation {
-    /// What the body of the executing operation waits for, if the module above knows.
+    /// The reason why the body of the executing operation waits, if the module above knows it.
     private var purposeOfWait: String? {
         guard !isFinished, let engine = withQueueCore({ core in unsafe core.engine }) else { return nil }
         let describe = engine.describesWait.withLock { $0 }
         return describe?(self)
     }
 
-    /// What the operation waits for although it is ready: keys, resources, a start, or the next attempt.
+    /// The reasons why the operation waits although it is ready: keys, resources, a start, or the next attempt.
     private var lacks: [OperationBlocker] {
         guard let admission, let (queue, engine) = withQueueCore({ core -> (OperationQueue?, Engine) in unsafe (core.queue, core.engine) })
         else { return [] }
@@ -92,7 +92,7 @@ extension OperationQueue.State {
 
         func blockers(of operation: Operation, in queue: OperationQueue, isReady: Bool) -> [OperationBlocker] {
             var blockers: [OperationBlocker] = []
-            // A group says that it executes a moment before it lets its members go.
+            // A group executes a moment before it releases its members.
             if isHeld, let group = queue.asMemberQueue?.group, !group.isExecuting { blockers.append(.groupNotStarted(group)) }
             if isSuspended { blockers.append(.suspended(queue)) }
             if maximum == 0 { blockers.append(.maximumIsZero(queue)) }

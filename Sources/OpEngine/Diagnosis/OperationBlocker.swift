@@ -18,16 +18,18 @@ public enum OperationBlocker: Sendable, Hashable {
     case barrier(Operation, in: OperationQueue)
     /// The operation is a barrier, and these operations were added before it and have not finished.
     case before([Operation], in: OperationQueue)
-    /// One of the operation's `exclusiveKeys` is taken by this operation, or others wait for it that come first.
+    /// This operation has one of the operation's `exclusiveKeys`. Nil if the key is free, and others wait for it that precede the
+    /// operation.
     case key(String, heldBy: Operation?)
-    /// The operation needs more of a resource than is left. `executing` have the rest; others that come first may wait for it, too.
+    /// The operation needs more of a resource than is left. `executing` have the rest. Others that precede the operation may wait for it,
+    /// too.
     case resource(String, amount: Int, available: Int, capacity: Int, executing: [Operation])
     /// The queue's rate limit allows the next start after this time.
     case rateLimit(OperationQueue, next: Duration)
     /// The operation has failed, and its next attempt begins after this time.
     case retry(attempt: Int, of: Int, next: Duration)
-    /// The operation is executing, and its body waits: `to receive from channel 'lines'`, for example. Or it waits for what the queue's
-    /// executor needs.
+    /// The operation is executing, and its body waits: `to receive from channel 'lines'`, for example. Or the queue's executor waits, and
+    /// cannot run the operation yet.
     case waiting(String)
     /// The operation is a member of this group, which has not started.
     case groupNotStarted(Operation)

@@ -11,7 +11,7 @@ public struct StallReport: Sendable, Hashable {
     /// Explains why `operations` do not finish: first why each of them does not run, then the same for the operations that they wait for.
     ///
     /// - Parameters:
-    ///   - operations: the operations that somebody waits for.
+    ///   - operations: the operations that a thread or a task waits for.
     ///   - limit: the maximum number of operations to examine.
     public init(waitingFor operations: [Operation], limit: Int = 8) {
         var pending = operations.filter { !$0.isFinished }
@@ -22,11 +22,11 @@ public struct StallReport: Sendable, Hashable {
             for blocker in blockage.blockers {
                 switch blocker {
                 case .dependency(let dependency):
-                    // Its entry would only say that it was never added, which the dependent's reason already does.
+                    // Its entry would only say that it was never added, as the dependent's reason does already.
                     guard dependency.loadState().has(Operation.State.claimed) || dependency.isExecuting else { continue }
                     if seen.insert(dependency).inserted { pending.append(dependency) }
                 case .cycle(let path):
-                    // Explain a cycle only once, not for each member.
+                    // A cycle is explained once, not for each member.
                     for member in path where seen.insert(member).inserted {}
                 case .members(let members):
                     for member in members where seen.insert(member).inserted { pending.append(member) }
