@@ -11,8 +11,8 @@ import Synchronization
 /// - **Order.** The dependencies of the group hold all members back. Members may depend on each other, on operations outside, and operations
 ///   outside on them.
 /// - **Priority.** While an engine has ready members of several groups, those of a group with a higher `queuePriority` are taken first. The
-///   `queuePriority` of a member counts among the members. The group's `qualityOfService` is that of members that have none of their own. A group
-///   that has neither takes them from the queue that it is in.
+///   `queuePriority` of a member counts among the members. A member without a `qualityOfService` has the group's. A group without a
+///   priority or a `qualityOfService` of its own has that of the queue that it is in.
 /// - **The queue that the group is in** counts the group as one executing operation. Its maximum and its suspension do not apply to members
 ///   of a group that has started.
 /// - **Requirements.** Conditions, `exclusiveKeys` and `needs` are those of the group as a whole: it takes them when it starts, and returns
@@ -26,15 +26,15 @@ open class GroupOperation: Operation, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `inner` is a constant, and its lock guards the variables.
 
     fileprivate let inner: MemberQueue
-    /// How long the group may execute. Accesses need no exclusivity checks, because of the lock.
+    /// The time that the group may execute. Accesses need no exclusivity checks, because of the lock.
     @safe @exclusivity(unchecked) private var limit: Limit?
 
-    /// Whether there was ever a limit. Atomic, so that groups without one do not take the lock for it.
+    /// Whether a limit was ever set. Atomic, so that groups without one do not take the lock for it.
     private let mayBeLimited = Atomic<Bool>(false)
 
     private struct Limit {
         let duration: Duration
-        /// Identifies the timer that counts, from 1; 0 if none has been set.
+        /// Identifies the timer that runs, from 1; 0 if none was set.
         var run = 0
         var timer: EngineTimers.Number?
     }
@@ -60,7 +60,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
         if !operations.isEmpty { inner.addOperations(operations, waitUntilFinished: false) }
     }
 
-    /// Creates a group without members that runs those that are added on `Engine.shared`.
+    /// Creates a group without members. Members that are added later run on `Engine.shared`.
     public override convenience init() { self.init(operations: []) }
 
     /// Creates a group whose members run on `Engine.shared`.
@@ -76,7 +76,8 @@ open class GroupOperation: Operation, @unchecked Sendable {
     /// Adds a member. Traps if the operation was already added to a queue or a group, is executing or has finished, if it is this group or
     /// contains it, or if this group has finished.
     ///
-    /// The body of a member may call this. A completion block may be too late, because it runs after its operation has finished.
+    /// The body of a member may call this. A completion block may be too late: it runs after its operation has finished, when the group may
+    /// have finished, too.
     open func addOperation(_ operation: Operation) { inner.addOperation(operation) }
 
     /// Adds a block as a member. An error that the block throws becomes the member's `error`.
@@ -107,7 +108,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
     open override func start() {
         startLimit()
         guard let error = startOrRefuse(endsWithMain: false, endsFromWithin: true, members: inner) else {
-            // It may have been set meanwhile. See `timeout`.
+            // A limit may have been set meanwhile. See `timeout`.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
             if isExecuting { startLimit() }
             return
@@ -116,8 +117,8 @@ open class GroupOperation: Operation, @unchecked Sendable {
         trap(error)
     }
 
-    /// Runs when the group starts, beside the first members. The group does not finish before it returns. The default implementation does
-    /// nothing.
+    /// Runs when the group starts, beside the first members. The group does not finish before `main` returns. The default implementation
+    /// does nothing.
     open override func main() {}
 
     /// Cancels the group and its members.
@@ -140,17 +141,17 @@ open class GroupOperation: Operation, @unchecked Sendable {
     @_spi(Subclassing) public final override func membersHaveFinished(firstFailure member: Operation?) {
         stopLimit()
         guard let member, let error = member.error else { return }
-        // Of a group inside, the error of its own member, so that errors do not nest as deeply as groups.
+        // A group among the members has the error of its own member, so that errors do not nest as deeply as groups.
         if case OperationError.memberFailed = error { return fail(with: error) }
         fail(with: OperationError.memberFailed(group: label, member: member.label, error: error))
     }
 
     // MARK: Time
 
-    /// How long the group may execute; nil, the default, for any time. If it takes longer, the group and its members are cancelled, and the
-    /// group fails with `OperationError.timedOut`.
+    /// The time that the group may execute; nil, the default, for any time. After that time, the group and its members are cancelled, and
+    /// the group fails with `OperationError.timedOut`.
     ///
-    /// A change during the execution counts from that moment.
+    /// A time that is set during the execution begins at that moment.
     public final var timeout: Duration? {
         get { inner.core.state.withLock { _ in limit?.duration } }
         set {
@@ -163,7 +164,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
         }
     }
 
-    /// Sets the timer, unless there is one. It may fire before its number is known.
+    /// Sets the timer, unless it is set. The timer may fire before its number is known.
     private func startLimit() {
         guard mayBeLimited.load(ordering: .relaxed) else { return }
         let started = inner.core.state.withLock { _ -> (duration: Duration, run: Int)? in
@@ -195,7 +196,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
     private func timeHasRunOut(_ run: Int) {
         let duration = inner.core.state.withLock { _ -> Duration? in
             guard limit?.run == run else { return nil }
-            // No other timer is set.
+            // This number keeps `startLimit` from setting another timer.
             limit?.run = .max
             limit?.timer = nil
             return limit?.duration

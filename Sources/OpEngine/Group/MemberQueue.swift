@@ -3,9 +3,9 @@ import Synchronization
 
 /// The queue inside a group. The members of the group are the operations that were ever added to it.
 ///
-/// It holds its operations back until the group starts. While the group executes, the two retain each other. When the last operation leaves,
-/// the queue is closed under the same lock, and the group ends. An addition therefore comes before that moment, and the group waits for it,
-/// or after it, and is refused.
+/// The queue holds its operations back until the group starts. While the group executes, the two retain each other. When the last operation
+/// leaves, the queue is closed under the same lock, and the group ends. So an addition either precedes that moment, and the group waits for
+/// it, or follows it, and is refused.
 @_spi(Subclassing) @safe public final class MemberQueue: OperationQueue, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because each stored property states what guards it.
 
@@ -48,7 +48,7 @@ import Synchronization
             return state.count > 0
         }
         if hasUnfinished {
-            // While all of them are alive, so that the end of one, which is a group, does not release that group's members.
+            // Detached while all members are alive: otherwise the end of a member that is a group would release that group's members.
             core.detach(self)
             core.abandon()
         }
@@ -66,7 +66,7 @@ import Synchronization
         }
     }
 
-    /// The group is being deallocated.
+    /// Must be called when the group is being deallocated.
     public func groupIsGone() { core.state.withLock { _ in unsafe unretainedGroup = nil } }
 
     /// The group. Nil once it is being deallocated.
@@ -97,26 +97,26 @@ import Synchronization
     /// Whether an operation may be added. The caller holds the queue's lock.
     var takesMore: Bool { phase != .closed }
 
-    /// Whether an operation may be added, and nothing else is to be done with it. The caller holds the queue's lock.
+    /// Whether an operation may be added, and need not be cancelled then. The caller holds the queue's lock.
     var takesMoreAtOnce: Bool { phase != .closed && !isGroupCancelled }
 
-    /// The caller holds the queue's lock.
+    /// Appends a member. The caller holds the queue's lock.
     @inline(__always)
     func append(_ operation: Operation) {
-        // Growing from 1 costs four allocations until there are 10.
+        // An array that grows from 1 to 10 elements is allocated four times.
         if all.capacity == 0 { all.reserveCapacity(MemberQueue.usualCapacity) }
         all.append(operation)
     }
 
     private static let usualCapacity = 14
 
-    /// The caller holds the queue's lock.
+    /// Appends members. The caller holds the queue's lock.
     func append(_ operations: [Operation]) { all += operations }
 
-    /// A member has finished and has failed. The caller holds the queue's lock.
+    /// Records a member that has failed, if it is the first one. The caller holds the queue's lock.
     func note(failed operation: Operation) { if firstFailure == nil { firstFailure = operation } }
 
-    /// Why a group of this queue cannot be added to `queue`; nil if it can.
+    /// The reason why a group of this queue cannot be added to `queue`; nil if it can.
     func objection(toJoining queue: OperationQueue) -> OperationError? {
         if queue.ownEngine !== ownEngine { return .groupOfAnotherEngine(group: group?.label ?? label, queue: queue.label) }
         let mayBeAround = core.state.withLock { _ in !all.isEmpty }
@@ -134,7 +134,7 @@ import Synchronization
     func open(for group: Operation) {
         let settings = self.settings(of: group)
         core.level.store(settings.level, ordering: .relaxed)
-        // Like `change`, but nobody waits for what this changes, and nobody is told.
+        // Like `change`, but no thread waits for these changes, and no observer is told.
         let woken = core.state.withLock { state in
             phase = .opening
             executing = group
@@ -149,7 +149,7 @@ import Synchronization
         if let outer = settings.outer, outer.isObserved.load(ordering: .relaxed) { _ = openObservation() }
     }
 
-    /// Lets the group end when no member is left, because its `main` has returned. Ends it now if none is left.
+    /// Lets the group end when it has no unfinished member, because its `main` has returned. Ends it now if it has none.
     func mainHasReturned() {
         let isEmpty = core.state.withLock { state in
             phase = .open
@@ -178,7 +178,7 @@ import Synchronization
         return (level, quality, outer)
     }
 
-    /// The priority or the quality of service of the group has changed. O(members), including those of groups inside that have none of their
+    /// Applies a changed priority or quality of service of the group. O(members), including those of groups inside that have none of their
     /// own.
     func settingsHaveChanged() {
         var pending = [self]
@@ -193,15 +193,15 @@ import Synchronization
 
     // MARK: Ending
 
-    /// Closes the queue, which has become empty, if its group executes. The caller holds the queue's lock, and must call `endGroup` later if
-    /// this returns true.
+    /// Closes the queue, which has become empty, if its group executes. The caller holds the queue's lock. If this returns true, the caller
+    /// must call `endGroup` after it has released the lock.
     func closeIfOpen() -> Bool {
         guard phase == .open else { return false }
         phase = .closed
         return true
     }
 
-    /// Ends the group after `closeIfOpen`. Also ends the groups around it whose last member this was, one after the other, because groups may
+    /// Ends the group after `closeIfOpen`. Then ends the groups around it whose last member has finished. Not recursive, because groups may
     /// be nested deeply. The caller holds no lock.
     func endGroup() {
         var next: MemberQueue? = self
@@ -209,7 +209,7 @@ import Synchronization
             let (group, outer, failure) = members.core.state.withLock { _ in
                 (members.executing.take(), members.outer.take(), members.firstFailure)
             }
-            // Released here, outside the lock.
+            // Released here, outside of the lock.
             withExtendedLifetime(outer) {}
             guard let group else { return }
             group.membersHaveFinished(firstFailure: failure)
@@ -223,7 +223,8 @@ import Synchronization
         while let members = pending.popLast() { pending += members.cancelDirectMembers() }
     }
 
-    /// Cancels the members, and those that are added later. Returns the queues of those that are groups, whose members the caller cancels.
+    /// Cancels the members, and those that are added later. Returns the queues of members that are groups. The caller cancels the members
+    /// of these.
     @discardableResult
     func cancelDirectMembers() -> [MemberQueue] {
         core.state.withLock { _ in isGroupCancelled = true }
@@ -234,7 +235,7 @@ import Synchronization
         return inside
     }
 
-    /// The progress of the members has changed: that of the queues around changes with it. The caller holds no lock.
+    /// Passes on a change of the members' progress to the queues around this one. The caller holds no lock.
     func tellProgress() {
         var next = core.state.withLock { _ in outer }
         while let core = next, core.isObserved.load(ordering: .relaxed) {
@@ -245,8 +246,8 @@ import Synchronization
 }
 
 extension ThreadContext {
-    /// Releases the members of a group that is being deallocated, to which nothing else may refer by then. If one of them is the last reference to
-    /// another group, the members of that one are released afterwards, because groups may be nested deeply.
+    /// Releases the members of a group that is being deallocated. If a member is the last reference to another group, the members of that
+    /// group are released afterwards, because groups may be nested deeply.
     static func release(membersOfGroup members: inout [Operation]) {
         if members.isEmpty { return }
         withCurrent { context in

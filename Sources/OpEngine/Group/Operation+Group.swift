@@ -4,10 +4,10 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
-    /// The group that the operation is a member of, of whatever class.
+    /// The group that the operation is a member of. It may be of any class.
     package var surroundingGroup: Operation? { queue?.asMemberQueue?.group }
 
-    /// Whether the operation is a member of a group that was neither added nor started, or of one inside. O(depth).
+    /// Whether the operation is a member of a group that was neither added nor started, or of a group inside such a group. O(depth).
     package var isInGroupInNoQueue: Bool {
         guard var group = surroundingGroup else { return false }
         while let outer = group.surroundingGroup { group = outer }
