@@ -2,7 +2,7 @@ extension BeyondFoundation where Self: OperationQueue {
     /// Events about the operations in this queue from now on, as an asynchronous sequence. The sequence ends when the queue is deallocated
     /// or the iterating task is cancelled. A buffered event retains its operation and its queue.
     ///
-    /// - Parameter bufferingPolicy: which events to keep if they arrive faster than they are consumed.
+    /// - Parameter bufferingPolicy: the events to keep if they arrive faster than they are consumed.
     public func events(
         bufferingPolicy: AsyncStream<OperationEvent>.Continuation.BufferingPolicy = .unbounded
     ) -> AsyncStream<OperationEvent> {

@@ -20,7 +20,7 @@ extension Operation {
             try await withCheckedThrowingContinuation { continuation in
                 guard wait.begin(continuation) else { return continuation.resume(throwing: CancellationError()) }
                 whenFinished { wait.end()?.resume() }
-                // A subclass in no queue may override `isFinished` and never finish as far as the engine knows.
+                // A subclass in no queue may override `isFinished`. For the engine, such an operation may never finish.
                 if isFinished { wait.end()?.resume() }
             }
         } onCancel: {

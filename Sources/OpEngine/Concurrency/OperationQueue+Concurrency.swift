@@ -1,5 +1,5 @@
 extension BeyondFoundation where Self: OperationQueue {
-    /// Adds an async closure as an operation and returns the operation. Its `result` and its `value` are what the closure returns.
+    /// Adds an async closure as an operation and returns the operation. Its `result` and its `value` are the closure's.
     ///
     /// A closure that does not await anything becomes a block operation, whatever it returns. Cancelling a task that waits for the value
     /// cancels the operation, and cancelling the operation cancels the closure's task.
@@ -21,10 +21,10 @@ extension BeyondFoundation where Self: OperationQueue {
     /// Suspends the task until the queue is empty, including operations that are added in the meantime. Blocks no thread.
     ///
     /// Throws `CancellationError` immediately if the task is cancelled, and no other error. The operations are not cancelled then, because
-    /// others may use the queue. Call `cancelAllOperations()` for that.
+    /// other code may use the queue. Call `cancelAllOperations()` for that.
     ///
-    /// Waits as long as the queue is suspended, or an operation in it cannot start. An operation of the queue must not wait like this. The
-    /// engine cannot tell that nothing will end the wait of a task; `engine.stallReport()` says what is in the way.
+    /// Waits as long as the queue is suspended, or an operation in it cannot start. An operation of the queue must not wait like this: the
+    /// engine cannot detect that nothing will end the wait of a task. `engine.stallReport()` gives the reasons.
     public func finished() async throws {
         let core = core
         let wait = TaskWait()

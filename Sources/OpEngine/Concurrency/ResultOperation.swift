@@ -1,7 +1,7 @@
 /// An operation with a typed result. Its work may be a closure, an async method, or anything that ends in a callback.
 ///
-/// - A closure is passed to the initializer. One that awaits runs as a task. One that does not await runs on a thread of the queue, as a block
-///   does.
+/// - A closure is passed to the initializer. A closure that awaits runs as a task. A closure that does not await runs on a thread of the
+///   queue, as a block does.
 /// - A subclass overrides `run`, which is called in a task.
 /// - A subclass whose work ends in a callback overrides `main`, begins the work there, and calls `finish(returning:)` or `finish(with:)` from any
 ///   thread. An operation without any of these waits for such a call.
@@ -31,7 +31,7 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
         case asynchronous(@Sendable () async throws -> Value)
     }
 
-    // The only designated initializer, so that those of a subclass call it without saying so.
+    // The only designated initializer, so that the initializers of a subclass call it implicitly.
 
     /// Creates an operation for a subclass that overrides `run` or `main`, or for code that will call `finish(returning:)`.
     public override init() { super.init() }
@@ -72,7 +72,7 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
         switch work.withLock({ $0.body }) {
         case .synchronous(let body): finish { try body() }
         case .asynchronous: startTask()
-        // Without a subclass, there is nothing to run.
+        // The class itself has nothing to run.
         case nil: if type(of: self) != ResultOperation<Value>.self { startTask() }
         }
     }
@@ -93,8 +93,8 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
 
     /// The value that the work returned, for code that runs after the operation has finished, such as a dependent. Does not wait.
     ///
-    /// Throws the operation's `error`, or `CancellationError` if it was cancelled and has no value, or
-    /// `OperationError.resultNotAvailable` if it has not finished.
+    /// Throws the operation's `error`, `CancellationError` if it was cancelled and has no value, or `OperationError.resultNotAvailable` if
+    /// it has not finished.
     public final var result: Value {
         get throws {
             guard isFinished else { throw OperationError.resultNotAvailable(operation: label) }
@@ -142,7 +142,7 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
         if isCancelled { task.cancel() }
     }
 
-    /// Finishes with what `body` returns or throws.
+    /// Finishes with the value that `body` returns, or the error that it throws.
     private func finish(_ body: () throws -> Value) {
         do {
             finish(returning: try body())
@@ -160,7 +160,7 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
                 defer { (work.body, work.task) = (nil, nil) }
                 return work
             }
-            // Release outside the lock: this may be the last reference to what the closure captures.
+            // Released outside of the lock: this may be the last reference to objects that the closure captures.
             withExtendedLifetime(released) {}
         }
     }
