@@ -23,7 +23,7 @@ final class Adoption: @unchecked Sendable {
         if let runtime, let status = runtime.requestedExitStatus { exiting(runtime, status) }
     }
 
-    /// What C calls. Retains this object once.
+    /// The functions of this object that C calls. Retains the object once.
     func functions() -> clua_adoption {
         unsafe clua_adoption(
             context: Unmanaged.passRetained(self).toOpaque(),
@@ -35,7 +35,7 @@ final class Adoption: @unchecked Sendable {
                 guard let adoption = unsafe Adoption.of(context) else { return }
                 unsafe adoption.runtime?.stateIsGone(record)
                 adoption.runtime = nil
-                // Safety: `functions` has retained it, and Lua calls nothing any more.
+                // Safety: `functions` has retained it, and Lua does not call this object any more.
                 if let context = unsafe context { unsafe Unmanaged<Adoption>.fromOpaque(context).release() }
             },
             stopping: { context in unsafe Adoption.of(context)?.exitIfRequested() })
@@ -67,8 +67,8 @@ extension Runtime {
         return runtime
     }
 
-    /// Does what `close` does before it closes the main state, which another program will close: cancels all operations and timers, and stops the
-    /// workers. Waits at most for `deadline`. The calling thread must be inside. Further calls do nothing.
+    /// Does the part of `close` that precedes closing the main state, which another program closes: cancels all operations and timers, and
+    /// stops the workers. Waits at most for `deadline`. The calling thread must be inside. Further calls do nothing.
     ///
     /// - Returns: the names of the operations that did not end.
     package func stop(deadline: Duration) -> [String] {
@@ -84,7 +84,7 @@ extension Runtime {
     /// Finishes closing when Lua has freed the main state.
     fileprivate func stateIsGone(_ record: UnsafeMutablePointer<clua_state>?) {
         main?.luaIsGone()
-        // A script may have kept the finalizer that ends everything from running.
+        // A script may have prevented the finalizer that calls `ending`.
         _ = stop(deadline: .seconds(2))
         unsafe main?.finishClosing(record)
         forgetMainState()

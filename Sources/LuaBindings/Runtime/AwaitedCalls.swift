@@ -13,22 +13,22 @@ final class StoppableCall: Sendable {
         case none, cancelled, closed
     }
 
-    /// The method of `Runtime`, as messages name it.
+    /// The method of `Runtime`, for messages.
     let name: StaticString
     private let stop = Atomic<UInt8>(Stop.none.rawValue)
-    /// The call inside which this one is made. The caller of that one keeps it alive.
+    /// The call inside which this one is made. Its caller keeps it alive.
     // Safety: only the thread that makes the calls uses it.
     @safe fileprivate nonisolated(unsafe) unowned(unsafe) var outer: StoppableCall?
 
     init(_ name: StaticString) { self.name = name }
 
-    /// What C calls the call.
+    /// The identity of the call in C.
     var body: UnsafeRawPointer? { unsafe clua_body_of_call(Unmanaged.passUnretained(self).toOpaque()) }
 
     /// On the thread that makes the call, or before it is made: whether this call or one around it has to stop.
     var isStopped: Bool { stop.load(ordering: .acquiring) != Stop.none.rawValue || (outer?.isStopped ?? false) }
 
-    /// Only the first reason counts. Returns whether this is it.
+    /// Records a reason, unless there is one. Returns whether it was recorded.
     @discardableResult
     func stop(because reason: Stop) -> Bool {
         stop.compareExchange(expected: Stop.none.rawValue, desired: reason.rawValue, ordering: .acquiringAndReleasing).exchanged
@@ -40,8 +40,8 @@ final class StoppableCall: Sendable {
     }
 }
 
-/// The calls that tasks await. One thread makes them, in the order in which they came, and ends when there are no more; so no thread of an
-/// actor waits for a script.
+/// The calls that tasks await. One thread makes them, in the order of their arrival, and ends when none is left. So no thread of an actor
+/// waits for a script.
 final class AwaitedCalls: Sendable {
     private struct Waiting {
         let call: StoppableCall
@@ -94,7 +94,7 @@ final class AwaitedCalls: Sendable {
         }
     }
 
-    /// The call has entered the main state. Returns false if the calls were closed meanwhile.
+    /// Records that the call has entered the main state. Returns false if the calls were closed meanwhile.
     func begin(_ call: StoppableCall) -> Bool {
         state.withLock { state in
             if state.main != nil { state.inside = call }
@@ -102,7 +102,7 @@ final class AwaitedCalls: Sendable {
         }
     }
 
-    /// The call that has begun will leave the main state.
+    /// Records that the call will leave the main state.
     func end() { state.withLock { $0.inside = nil } }
 
     /// Stops a call because its task was cancelled. From any thread, at any time.
@@ -116,7 +116,7 @@ final class AwaitedCalls: Sendable {
         waiting?.refuse(call.stopError)
     }
 
-    /// Stops all calls, and refuses those that come later.
+    /// Stops all calls, and refuses later ones.
     func close() {
         let (waiting, main) = state.withLock { state in
             if let call = state.inside {
@@ -144,23 +144,23 @@ extension LuaState {
                 _ = unsafe clua_end_body(lua, frame)
                 stoppableCall = outer
                 call.outer = nil
-                // The request has reached this call instead.
+                // The request to stop `outer` may have reached this call instead.
                 if let outer, outer.isStopped { requestStop(of: outer) }
             }
-            // The request may have come before there was anything to stop.
+            // The request may have been made when this call could not be stopped yet.
             if call.isStopped { requestStop(of: call) }
             return try body()
         }
     }
 
-    /// Stops `call` if it is running here, and wakes it if it waits. From any thread. The caller must keep the call from ending.
+    /// Stops `call` if it runs here, and wakes it if it waits. From any thread. The caller must keep the call from ending.
     func requestStop(of call: StoppableCall) {
         unsafe clua_request_stop(main, call.body, CLUA_STOP_INTERRUPTED)
         link?.requestStopOfCallback(.interrupted, isUrgent: false)
         inbox.wake()
     }
 
-    /// Asks `call` again, if it has not noticed.
+    /// Repeats the request to stop `call`, which may not have noticed it.
     func repeatStop(of call: StoppableCall) {
         link?.requestStopOfCallback(.interrupted, isUrgent: false)
         _ = unsafe clua_repeat_stop(main, call.body)

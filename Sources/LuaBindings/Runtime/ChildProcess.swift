@@ -12,8 +12,9 @@ import Synchronization
 /// A running process can still cause events, so while it runs no wait is reported as one that can never end.
 @safe
 final class ChildProcess: EventSource, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `start` writes `pointer`, `owner` and `activity` once, before any thread but the I/O thread
-    // has this object. The I/O thread reads `activity` only, which was written before it got the object. All other fields are constant, locked or atomic.
+    // Safety: `@unchecked Sendable` because `start` writes `pointer`, `owner` and `activity` once, before any thread but the I/O thread has
+    // this object. The I/O thread reads `activity` only, which was written before it got the object. All other fields are constant, locked
+    // or atomic.
 
     /// The name of the process in messages.
     let name: String
@@ -69,7 +70,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     /// Handles the end of the process. On the I/O thread.
     private func hasEnded(_ operation: LuaOperation?) {
-        // Posted before anybody learns of the end, so that the callback has run when a wait returns.
+        // Posted before other threads learn of the end, so that the callback has run when a wait returns.
         if callsBack { state.post { self.callBack() } }
         ended.store(true, ordering: .releasing)
         if let activity { Recorder.activityEnded(activity, summary) }
@@ -110,10 +111,10 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     func belongs(to operation: Operation?) -> Bool { owner != nil && owner == operation.map { ObjectIdentifier($0) } }
 
-    /// Ends the whole process group: SIGTERM, and two seconds later SIGKILL for those that remain.
+    /// Ends the whole process group: SIGTERM, and two seconds later SIGKILL for the processes that remain.
     func end() { if let pointer = unsafe pointer { unsafe cio_process_end(pointer) } }
 
-    /// Sends a signal to the whole process group. Returns false if nothing of it is left.
+    /// Sends a signal to the whole process group. Returns false if no process of it is left.
     ///
     /// - Throws: the system's error message.
     func send(signal: Int32) throws(Failure) -> Bool {
@@ -126,7 +127,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     // MARK: the result
 
-    /// How the process ended; nil while it runs.
+    /// The result of the process; nil while it runs.
     var result: cio_result? {
         guard !isRunning, let pointer = unsafe pointer else { return nil }
         return unsafe cio_process_result(pointer)
@@ -172,8 +173,8 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return unsafe isCaptured ? clua_item(bytes: UnsafeRawPointer(bytes)?.assumingMemoryBound(to: UInt8.self), count: count) : nil
     }
 
-    /// Why a wait for the process must raise an error: it exceeded its timeout or the memory. Nil if the process ended by itself or by a
-    /// signal.
+    /// The reason why a wait for the process must raise an error: the process exceeded its timeout, or its output exceeded the memory. Nil
+    /// if it ended by itself or by a signal.
     var errorMessage: String? {
         guard let result else { return nil }
         if result.lacked_memory { return "not enough memory for what '\(name)' wrote: it was ended" }

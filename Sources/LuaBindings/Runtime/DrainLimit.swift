@@ -1,11 +1,11 @@
-/// How much one call of `drain` may still run.
+/// The amount that one call of `drain` may still run.
 ///
 /// Of fixed size, unlike an instant of a clock, because each Lua state has one.
 struct DrainLimit {
     private var count: Int
-    /// When it ends, by `MonotonicClock`.
+    /// The end, by `MonotonicClock`.
     private let end: Double?
-    /// Whether something may run although the time is over, so that each drain gets on.
+    /// Whether one callback or operation may run although the time is over, so that each drain makes progress.
     private var isFirst = true
 
     init(count: Int, time: Duration?) {

@@ -63,7 +63,7 @@ import Synchronization
     /// Whether there are fetched operations that have not been taken.
     @inline(__always) var hasFetched: Bool { unsafe taken < fetched.count }
 
-    /// Fetches what has arrived and appends it to what is left. Returns the number of operations.
+    /// Fetches the operations that have arrived, and appends them to those that are left. Returns the number of operations.
     func fetch() -> Int {
         isAnnounced.store(false, ordering: .relaxed)
         atomicMemoryFence(ordering: .sequentiallyConsistent)
@@ -126,7 +126,7 @@ extension LuaState {
         if due.announce() { post { [self] in runDue() } }
     }
 
-    /// Posts a job that goes on with the fetched operations. Called before code that may wait for them.
+    /// Posts a job that continues with the fetched operations. Called before code that may wait for them.
     @inline(__always)
     func announceFetched() {
         if due.hasFetched { announceDue() }
@@ -136,7 +136,7 @@ extension LuaState {
     private func runDue() {
         var run = DueRun(state: self, left: due.fetch())
         while due.hasFetched && run.left > 0 {
-            // Those that follow one another and belong to one group run together.
+            // Operations that follow one another and belong to one group run together.
             let group = unsafe due.groupOfNext?.takeUnretainedValue()
             unsafe run.group = due.groupOfNext
             do throws(Failure) {
@@ -162,7 +162,7 @@ extension LuaState {
     unowned(unsafe) let state: LuaState
     /// The number of operations left. Later arrivals wait for the next run.
     private(set) var left: Int
-    /// The group of those that run now.
+    /// The group of the blocks that run now.
     var group: Unmanaged<Runtime.Group>?
     private var hasRun = false
     /// Whether each block is called by itself, because each may belong to another run.
@@ -213,7 +213,7 @@ extension LuaState {
 
     mutating func endCurrent() { unsafe current.take()?.release() }
 
-    /// Reports that the current block failed. Without a current block Lua could run nothing, and the next block is the one that failed.
+    /// Reports that the current block failed. Without a current block, Lua could not begin the next one, which is the one that failed.
     mutating func fail(_ failure: Failure) {
         var completion = unsafe clua_completion()
         if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {

@@ -2,7 +2,7 @@ import CLua
 import OpEngine
 import Synchronization
 
-/// The thread that uses a state: for the main state the one that is inside the runtime, for the others their worker.
+/// The thread that uses a state. The main state is used by the thread that is inside the runtime, each other state by its worker.
 extension LuaState: Entrance.Resident {
     func threadHasEntered() { attachThread() }
     func threadWillLeave() { detachThread() }
@@ -18,7 +18,7 @@ extension LuaState: Entrance.Resident {
         thread.store(0, ordering: .relaxed)
     }
 
-    /// Whether the calling thread is the one that uses the state. Means nothing for a closed state.
+    /// Whether the calling thread is the one that uses the state. Meaningless for a closed state.
     var isOnItsThread: Bool { thread.load(ordering: .relaxed) == ThreadIdentity.current }
 
     /// Whether the state is open and the calling thread uses it.

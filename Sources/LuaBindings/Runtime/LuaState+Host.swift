@@ -138,7 +138,8 @@ extension LuaState {
         }
     }
 
-    /// Runs callbacks and main-queue operations that are there now, up to the limit if there is one. They are not part of what calls this.
+    /// Runs callbacks and main-queue operations that have arrived, up to the limit if there is one. They are not part of the code that
+    /// calls this.
     func drain(_ limit: DrainLimit?) {
         let (call, outer) = (stoppableCall, drainLimit)
         (stoppableCall, drainLimit) = (nil, limit)

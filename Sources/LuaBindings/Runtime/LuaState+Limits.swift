@@ -2,16 +2,16 @@ import CLua
 @_spi(Locking) import OpEngine
 import Synchronization
 
-/// A call into Lua that the limits for runs apply to: that of the host, or one of a callback.
+/// A call into Lua that the limits for runs apply to: a call of the host, or the call of a callback.
 final class LimitedRun: Sendable {
     let budget: RunBudget
     private let reason = Atomic<Int32>(0)
 
-    /// Whether it goes on a second after it was asked to stop for the first time. Counts as one more request.
+    /// Whether the run lasts a second longer than the first request to stop it. Counts as one more request.
     var isOverdue: Bool { Double(requests.wrappingAdd(1, ordering: .relaxed).oldValue) * LuaOperation.repetition > 1 }
     private let requests = Atomic<Int>(0)
 
-    /// Why the run has to stop; nil if it does not.
+    /// The reason why the run must stop; nil if it need not.
     var stopReason: StopReason? { StopReason(rawValue: reason.load(ordering: .acquiring)) }
 
     init(_ budget: RunBudget) { self.budget = budget }
@@ -41,7 +41,7 @@ extension LuaState {
         do throws(Failure) {
             return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Failure) in
                 unsafe clua_begin_body(lua, pointer, frame)
-                // Not earlier: it would find nothing to stop.
+                // Not earlier: the timer would find nothing to stop.
                 let timer = budget.secondsLeft.map { seconds in core.io.after(max(seconds, 0)) { [core, self] in core.stop(run, in: self) }
                 }
                 defer {
@@ -55,7 +55,7 @@ extension LuaState {
         } catch { throw budget.explained(error) }
     }
 
-    /// Stops `run` if it still runs here. The same caution as for `runs` applies.
+    /// Stops `run` if it still runs here. Returns whether it does. The caller must keep the state from being closed.
     func requestStop(of run: LimitedRun) -> Bool {
         let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
         guard unsafe clua_has_body(main, pointer) else { return false }
@@ -88,7 +88,7 @@ extension LuaState {
 }
 
 extension RuntimeCore {
-    /// Stops `run` in `state`, and goes on until it has ended.
+    /// Stops `run` in `state`, and repeats that until the run has ended.
     func stop(_ run: LimitedRun, in state: LuaState) {
         let goesOn = states.withLock { states in states.contains { $0 === state } && state.requestStop(of: run) }
         if goesOn { io.after(LuaOperation.repetition) { self.stop(run, in: state) } }

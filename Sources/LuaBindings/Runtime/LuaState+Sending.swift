@@ -1,12 +1,12 @@
 import CLua
 import OpEngine
 
-/// Copying values of this state for others.
+/// Copies values of this state for other states.
 extension LuaState {
     /// Encodes the top `count` values on the stack of the current call.
     func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel { try unsafe Parcel(encodeContents(count: count, role)) }
 
-    /// Like `encode`, but the caller owns what the parcel owns.
+    /// Like `encode`, but the caller owns the contents of the parcel.
     func encodeContents(count: Int32, _ role: clua_parcel_role) throws(Failure) -> clua_parcel {
         var contents = unsafe clua_parcel()
         do throws(Failure) {
@@ -66,7 +66,7 @@ extension LuaState {
 }
 
 extension LuaState {
-    /// A body with further arguments, which are the host's. No code of scripts runs.
+    /// A body with further arguments of the host. No code of scripts runs.
     func add(_ arguments: FlatValues, to body: UnsafePointer<clua_parcel>) throws(Failure) -> Parcel {
         var result = unsafe clua_parcel()
         try unsafe attempt { lua, failure in

@@ -4,8 +4,8 @@ import Synchronization
 
 /// A Lua state and the Swift data that belongs to it.
 ///
-/// One thread at a time uses a state: the main state the thread that is inside the runtime (`Entrance`), each other state the worker that
-/// made it. Debug builds check this.
+/// One thread at a time uses a state. The main state belongs to the thread that is inside the runtime (`Entrance`). Each other state
+/// belongs to the worker that made it. Debug builds check this.
 // Safety: `@unchecked Sendable` so that a callback can hold the state in which it will run. Only the state's thread uses the fields that
 // are not atomic or locked; `checkThread` traps on any other thread in debug builds.
 @safe
@@ -13,7 +13,7 @@ final class LuaState: @unchecked Sendable {
     // The fields that the state's thread changes with every call come first, next to the reference count, which that thread also changes.
     // The fields that other threads read come last, several cache lines further on.
 
-    /// The operation whose body runs in this state now. Whoever runs the body keeps the operation alive.
+    /// The operation whose body runs in this state now. The code that runs the body keeps the operation alive.
     @safe @exclusivity(unchecked) private(set) unowned(unsafe) var currentOperation: Operation?
     /// The coroutine that made the last call to the host. The host's calls into Lua use it.
     @exclusivity(unchecked) private(set) var running: OpaquePointer
@@ -24,16 +24,16 @@ final class LuaState: @unchecked Sendable {
     @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
     /// The number of completion blocks that this state has begun to run.
     @safe @exclusivity(unchecked) var ranCompletionCount = 0
-    /// Whether Lua can no longer be used. Host objects that are released after that may still try to.
+    /// Whether Lua can no longer be used. Host objects that are released later may still try to use it.
     @safe @exclusivity(unchecked) private(set) var isLuaClosed = false
     /// Whether a script has ever observed something in this state.
     var hasObserved = false
     var isSealing = false
     /// The last operation that found no result in a failed one, for the report of its own failure.
     var missingResult: MissingResult?
-    /// What a host function has thrown last, until a failure of Lua shows whether that was the cause.
+    /// The last error of a host function, until a failure of Lua shows whether that error was the cause.
     var thrownByHost: (message: String, error: any Error)?
-    /// Whether `runLine` has the console show values.
+    /// Whether the console formats the values of `runLine`.
     var hasConsole = false
     var watchesCollections = false
     /// The innermost run that limits apply to.
@@ -49,12 +49,12 @@ final class LuaState: @unchecked Sendable {
     /// The origins of operations made here, indexed by kind.
     @safe @exclusivity(unchecked) private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
 
-    /// The group of what runs here now. Whoever runs it keeps the group alive.
+    /// The group of the code that runs here now. The caller of that code keeps the group alive.
     @safe @exclusivity(unchecked) private(set) var group: Unmanaged<Runtime.Group>?
 
     // Fields that seldom change.
 
-    /// The sources that will call functions of this state.
+    /// The sources that may call functions of this state.
     private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
     /// The observations that may still receive changes.
     private(set) var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
@@ -62,11 +62,12 @@ final class LuaState: @unchecked Sendable {
     var acceptedNames: Set<String> = []
     /// The operations that were sent by reference and still have to be sealed.
     var unsealed: [LuaOperation] = []
-    /// The operations that left by reference while they were in no queue. Their handles are pinned; nothing else in this state keeps them.
+    /// The operations that have left by reference while they were in no queue. Their handles are pinned: nothing else in this state keeps
+    /// them.
     @safe @exclusivity(unchecked) var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
-    /// The call that runs now and can be stopped, if there is one. Nil while it waits. Whoever makes the call keeps it alive.
+    /// The call that runs now and can be stopped, if there is one. Nil while it waits. The thread that makes the call keeps it alive.
     @safe @exclusivity(unchecked) unowned(unsafe) var stoppableCall: StoppableCall?
-    /// How much the `drain` that runs now may still run; nil if there is no limit.
+    /// The limit of the `drain` that runs now; nil for none.
     @safe @exclusivity(unchecked) var drainLimit: DrainLimit?
     /// See `currentPlace`.
     @safe @exclusivity(unchecked) var places = Places()
@@ -80,7 +81,7 @@ final class LuaState: @unchecked Sendable {
     /// The thread that uses the state now; 0 if none does.
     let thread = Atomic<UInt>(0)
     let core: RuntimeCore
-    /// Where callbacks for this state are posted.
+    /// Receives callbacks for this state.
     let inbox: Inbox
     let due = DueOperations()
     /// Distinguishes the states of one runtime, including those that are closed.
@@ -95,7 +96,7 @@ final class LuaState: @unchecked Sendable {
         number = core.nextStateNumber()
         let executable = number == RuntimeCore.mainStateNumber ? nil : core.workerExecutable
         link = executable.map { ProcessLink(executable: $0, core: core) }
-        // What a stand-in decodes must not load native code.
+        // The values that a stand-in decodes must not load native code.
         let restrictions = core.restrictions | (link != nil ? CLUA_NO_C_MODULES.rawValue : 0)
         // Safety: the state uses the object only when it runs a script, and the object is set below.
         guard let lua = unsafe clua_state_new(nil, ScriptModule.host, restrictions) else {
@@ -130,7 +131,7 @@ final class LuaState: @unchecked Sendable {
         // C calls back only when scripts run.
         let object = unsafe Unmanaged.passUnretained(self).toOpaque()
         guard unsafe clua_state_adopt(lua, object, ScriptModule.host, adoption.functions()) == LUA_OK else {
-            // Memory has run out halfway, so some functions of the state may be ours by now.
+            // Memory has run out halfway, so the state may already have functions that use this object.
             _ = unsafe Unmanaged.passRetained(self)
             closed.store(true, ordering: .relaxed)
             return nil
@@ -148,7 +149,7 @@ final class LuaState: @unchecked Sendable {
         unsafe finishClosing(record)
     }
 
-    /// Does what `close` does before it closes the Lua state. The next step, when that is gone, is `finishClosing`.
+    /// Does the part of `close` that precedes closing the Lua state. When Lua is gone, `finishClosing` does the rest.
     func leaveToOthers() { if beginClosing() { unsafe clua_state_leave(main) } }
 
     /// Returns false if the state is closed already.
@@ -166,7 +167,7 @@ final class LuaState: @unchecked Sendable {
 
     func luaIsGone() { isLuaClosed = true }
 
-    /// Frees what belongs to the Lua state, which is gone.
+    /// Frees the data of the Lua state, which is gone.
     func finishClosing(_ record: UnsafeMutablePointer<clua_state>?) {
         luaIsGone()
         unsafe clua_state_free(record)
@@ -174,7 +175,7 @@ final class LuaState: @unchecked Sendable {
         for index in origins.indices { origins[index] = nil }
     }
 
-    /// Keeps the worker's thread alive while something may call a function of this state.
+    /// Keeps the worker's thread alive while a function of this state may be called.
     private func keepThread() {
         if isOfHost { return }
         Worker.current?.keepsAlive =
@@ -183,7 +184,7 @@ final class LuaState: @unchecked Sendable {
 
     deinit { assert(isClosed, "opscript bug: a Lua state was dropped without being closed") }
 
-    /// The state that a call from Lua came from.
+    /// The state of a call from Lua.
     static func of(_ lua: OpaquePointer) -> LuaState { unsafe with(lua) { $0 } }
 
     /// Like `of`, but without retaining the state, for hot paths.
@@ -243,7 +244,7 @@ final class LuaState: @unchecked Sendable {
         }
     }
 
-    /// Adds what C does not know about a failure of this state.
+    /// Adds facts about a failure of this state that C does not know.
     private func explain(_ failure: inout Failure) {
         if let thrown = exchange(&thrownByHost, with: nil), failure.message.hasSuffix(thrown.message) {
             failure.underlyingError = thrown.error
@@ -262,7 +263,7 @@ final class LuaState: @unchecked Sendable {
             of: operation, operation.cBody(number: number), parcel, arguments.isEmpty ? nil : FlatValues(arguments), limit: limit)
     }
 
-    /// Calls a function that decides about `operation`, with the operation, or with `failure` if that is given.
+    /// Calls a function that decides about `operation`. Its argument is `failure`, or the operation if that is nil.
     func call(_ function: Parcel, for operation: LuaOperation, about failure: OperationFailure?) throws(Failure) -> [LuaValue] {
         var body = unsafe operation.cBody(number: 0)
         unsafe (body.is_invocation, body.method, body.omits_operation) = (false, nil, failure != nil)
@@ -278,12 +279,12 @@ final class LuaState: @unchecked Sendable {
         of operation: LuaOperation, _ body: clua_body, _ parcel: UnsafePointer<clua_parcel>?, _ arguments: FlatValues?, limit: Int32
     ) throws(Failure) -> ReturnedValues {
         try core.prepare(self)
-        // Before the operation's time begins.
+        // The start of the process does not count towards the operation's time.
         if let link { try link.start(for: self) }
         var results = unsafe clua_parcel()
-        // What the call has started by hand has taken the request to stop the call.
+        // This operation may have taken a request to stop the call that has started it by hand. So the request is repeated.
         defer { if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) } }
-        // This comes first: whoever asks the operation to stop finds it running here from now on.
+        // This precedes the rest: from here on, a thread that stops the operation finds it running here.
         try suspended(by: operation) { () throws(Failure) in
             let memoryLimit = try operation.begin()
             try runPreludes()
@@ -311,7 +312,7 @@ final class LuaState: @unchecked Sendable {
         return unsafe ReturnedValues(taking: &results)
     }
 
-    /// Runs `body` while `operation`, or nothing if it is nil, is what runs here. What ran before is suspended meanwhile.
+    /// Runs `body` while `operation` is the one that runs here; nil for none. The operation that ran before is suspended meanwhile.
     @inline(__always)
     func suspended<Result, Cause: Error>(
         by operation: LuaOperation?, _ body: () throws(Cause) -> Result
@@ -331,7 +332,7 @@ final class LuaState: @unchecked Sendable {
         }
     }
 
-    /// The state that the calling thread has used last; nil if there is none or it was closed.
+    /// The state that the calling thread has used last; nil if it has used none, or that one was closed.
     static var ofThread: LuaState? { unsafe unmanagedOfThread?.takeUnretainedValue() }
 
     static var unmanagedOfThread: Unmanaged<LuaState>? {
@@ -346,8 +347,8 @@ final class LuaState: @unchecked Sendable {
     /// Calls the callback in the handle of `object` with the object. Removes the callback from the handle unless `isKept` is true.
     ///
     /// - Parameters:
-    ///   - group: what the callback belongs to.
-    ///   - budget: the budget of the run that it belongs to.
+    ///   - group: the group that the callback belongs to.
+    ///   - budget: the budget of the run that the callback belongs to.
     func runCallback(
         of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, by budget: RunBudget?,
         named name: @autoclosure () -> String
@@ -361,7 +362,7 @@ final class LuaState: @unchecked Sendable {
         by budget: RunBudget?,
         named name: @autoclosure () -> String
     ) {
-        // It comes too late.
+        // Lua cannot run the callback any more.
         if isLuaClosed { return }
         let callback = unsafe clua_callback(object: Unmanaged.passUnretained(object).toOpaque(), is_kept: isKept, argument: argument)
         do throws(Failure) {
@@ -372,7 +373,7 @@ final class LuaState: @unchecked Sendable {
     }
 
     /// Reports on stderr that a callback has failed. A callback that stopped because of `os.exit`, or because its group was cancelled, has
-    /// not failed. Neither has one that Ctrl-C stopped, because the wait that called it then ends.
+    /// not failed. A callback that Ctrl-C stopped has not failed either, because the wait that called it ends.
     func report(_ failure: Failure, in name: String, of group: Runtime.Group?) {
         if failure.stop != nil, group?.isCancelled ?? false { return }
         if failure.stop != nil, core.requestedExitStatus != nil { return }
@@ -392,7 +393,7 @@ final class LuaState: @unchecked Sendable {
         if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }
     }
 
-    /// Runs callbacks, and in the main state main-queue operations, until `predicate` holds, and then those that are already there. Ends
+    /// Runs callbacks, and in the main state main-queue operations, until `predicate` holds, and then those that have arrived already. Ends
     /// early if the waiting operation is stopped or, if `endsWhenCancelled`, cancelled.
     ///
     /// - Throws: an error if the waiting operation was stopped, if the script is to exit, or if Ctrl-C was pressed.
@@ -403,14 +404,14 @@ final class LuaState: @unchecked Sendable {
         let isMain = core.isMain(self)
         let catchesInterrupts = unsafe isMain && core.adoption != nil && beginWaitingOfInterpreter()
         defer { if catchesInterrupts { clua_release_interrupts() } }
-        // Neither concerns what runs meanwhile.
+        // Neither the call nor the limit concerns code that runs meanwhile.
         let (call, limit) = (stoppableCall, drainLimit)
         (stoppableCall, drainLimit) = (nil, nil)
         defer { (stoppableCall, drainLimit) = (call, limit) }
         let run = waiting == nil ? currentRun : nil
         // An interrupt that stopped a callback also ends the wait.
         let wasRaised = interruptWasRaised
-        // What runs meanwhile is not part of the waiting operation.
+        // Code that runs meanwhile is not part of the waiting operation.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
                 until: {
@@ -421,9 +422,9 @@ final class LuaState: @unchecked Sendable {
                     guard let waiting else { return false }
                     return waiting.isCancelled && endsWhenCancelled || waiting.stopReason != nil
                 }, deadline: deadline)
-            // The wait ends below, so the request must not stop a completion block. Reading the cause waits until the request is made.
+            // The wait ends below, so the request must not stop a completion block. Reading the cause waits until the request was made.
             if isMain, core.requestedExitStatus != nil, core.exitCause != nil { unsafe clua_withdraw_request(running) }
-            // Deliver what has arrived even if there is nothing to wait for.
+            // Callbacks that have arrived are delivered even if `predicate` held at once.
             _ = inbox.drain()
             return outcome
         }
@@ -459,14 +460,14 @@ final class LuaState: @unchecked Sendable {
         }
     }
 
-    /// Makes what runs here from now on belong to `group`. Returns the group so far.
+    /// Makes code that runs here from now on belong to `group`. Returns the former group.
     @inline(__always)
     @discardableResult
     func switchGroup(to group: Unmanaged<Runtime.Group>?) -> Unmanaged<Runtime.Group>? {
         let outer = self.group
         if unsafe outer?.toOpaque() == group?.toOpaque() { return unsafe outer }
         unsafe self.group = group
-        // They have the group so far.
+        // The origins have the former group.
         for index in origins.indices { origins[index] = nil }
         return unsafe outer
     }

@@ -1,4 +1,4 @@
-/// Where scripts and the runtime write: to the host's sinks, or to stdout and stderr.
+/// The destinations of what scripts and the runtime write: the host's sinks, or stdout and stderr.
 struct OutputSinks: Sendable {
     let output: (@Sendable ([UInt8]) -> Void)?
     let errorOutput: (@Sendable ([UInt8]) -> Void)?
@@ -6,7 +6,7 @@ struct OutputSinks: Sendable {
     /// Whether there is a sink.
     var redirect: Bool { output != nil || errorOutput != nil }
 
-    /// Writes what a script wrote to stdout (1) or stderr (2).
+    /// Writes the output of a script to stdout (1) or stderr (2).
     func write(_ bytes: UnsafeRawBufferPointer, to stream: Int32) {
         if let sink = stream == 1 ? output : errorOutput { return unsafe sink(Array(bytes)) }
         if stream == 1 { unsafe StandardOutput.write(bytes) } else { unsafe StandardError.write(bytes) }

@@ -41,9 +41,9 @@ extension Call {
 
 extension Runtime {
     /// Runs a script in the main state now, and in each worker's state before its next operation. Its assignments to globals then belong to
-    /// every state, and does not travel with functions. To use functions of the host in it, register them before.
+    /// every state, and are not sent with functions. Host functions that the script uses must be registered before.
     ///
-    /// - Throws: what the script raises in the main state. An error in a worker's state is the error of the operation there.
+    /// - Throws: the error that the script raises in the main state. An error in a worker's state is the error of the operation there.
     public func addPrelude(_ source: String, name: String = "=prelude") throws(LuaError) {
         try inside { state throws(Failure) in try state.addPrelude(source, name: name) }
     }
@@ -61,7 +61,7 @@ extension LuaState {
         core.add(Prelude(body: body, label: "<\(name.hasPrefix("=") || name.hasPrefix("@") ? String(name.dropFirst()) : "script")>"))
     }
 
-    /// Runs the preludes that this state has not yet run, before an operation runs here. A prelude that fails is tried again for the next
+    /// Runs the preludes that this state has not yet run, before an operation runs here. A prelude that fails runs again before the next
     /// operation.
     func runPreludes() throws(Failure) {
         // A prelude may start an operation, which must not run the preludes again.

@@ -1,12 +1,12 @@
 import CLua
 
-/// The time and the instructions of a run: a call of the host into Lua, with all the callbacks and operations that come of it.
+/// The time and the instructions of a run: a call of the host into Lua, with all the callbacks and operations that result from it.
 ///
-/// A `Runtime.Group` is passed on in the same way, but is something else. A host makes a group, which may have any number of runs and be part
-/// of another one; a run has a budget without being asked for, and only if there are such limits. A group knows its members, and ends them at
-/// once; a budget does not know who uses it, because whoever does has a timer and a counter of its own. An operation is in the group of the code
-/// that has made it, which costs it nothing; it uses the budget of the code that has first added or started it, because that is what lets it
-/// run.
+/// A `Runtime.Group` is passed on in the same way, but is something else. A host makes a group, which may have any number of runs and be
+/// part of another one. A run has a budget without being asked for, and only if such limits are set. A group knows its members, and ends
+/// them at once. A budget does not know its users, because each of them has a timer and a counter of its own. An operation is in the group
+/// of the code that has made it, which costs it nothing. It uses the budget of the code that has first added or started it, because that
+/// code lets it run.
 // Safety: `instructions` is atomic and lives as long as the budget.
 @safe
 final class RunBudget: @unchecked Sendable {
@@ -61,13 +61,14 @@ extension LuaState {
 }
 
 extension LuaOperation {
-    /// The budget of the code that has added or started the operation. Nil if no limit applies, or if the host did and no body has begun.
+    /// The budget of the code that has added or started the operation. Nil if no limit applies, or if the host was that code and no body
+    /// has begun.
     var budget: RunBudget? { core.usage.limitsRuns ? ifOutOfLine { $0.rare?.budget } ?? nil : nil }
 
-    /// Makes the operation use the budget of what runs in `state`, unless it has one.
+    /// Makes the operation use the budget of the code that runs in `state`, unless it has one.
     func joinRun(of state: LuaState) { if let budget = state.budget { setBudget(budget) } }
 
-    /// The budget of the operation, which is one of its own if the host has added it.
+    /// The budget of the operation. If the host has added the operation, the budget is its own.
     func budgetOrNew() -> RunBudget? {
         guard core.usage.limitsRuns else { return nil }
         return setBudget(RunBudget(core.usage.limits))

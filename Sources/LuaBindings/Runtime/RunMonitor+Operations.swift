@@ -5,9 +5,9 @@ extension RunMonitor {
     /// The operations that have not finished, those in queues first.
     public func unfinishedOperations() -> [Operation] { core.engine.unfinishedOperations() + core.operationsStartedByHand }
 
-    /// The operations that have not finished, one line each: name, class and state, and why those do not run that wait.
+    /// The operations that have not finished, one line each: name, class and state, and the reason why a waiting one does not run.
     ///
-    /// - Parameter limit: the maximum number of lines; one more says how many there are besides.
+    /// - Parameter limit: the maximum number of lines; one more tells the number of the others.
     public func describeOperations(limit: Int) -> [String] {
         let all = unfinishedOperations()
         var lines = all.prefix(limit).map { operation in
@@ -17,7 +17,7 @@ extension RunMonitor {
         return lines
     }
 
-    /// Why an operation does not run, as a sentence without its subject; nil if it runs or has finished.
+    /// The reason why an operation does not run, as a sentence without its subject; nil if it runs or has finished.
     public func reasonNotRunning(_ operation: Operation) -> String? {
         operation.isExecuting ? nil : operation.whyNotRunning?.reason(naming: .script)
     }

@@ -1,15 +1,15 @@
 import OpEngine
 import Synchronization
 
-/// Reads how far a runtime's operations have come. Safe from any thread. Retains the engine.
+/// Reads the progress of a runtime's operations. Safe from any thread. Retains the engine.
 ///
-/// Operations pay nothing for it, because the engine keeps these counts anyway.
+/// Operations pay nothing for this, because the engine keeps these counts anyway.
 public struct RunMonitor: Sendable {
-    /// How many operations there are.
+    /// The numbers of operations.
     public struct Counts: Sendable, Hashable {
         /// The number of operations that were ever added to queues.
         public let added: Int
-        /// The number of those that have finished, however they ended.
+        /// The number of those that have finished, with any outcome.
         public let finished: Int
         /// The number of operations that have failed, including those that were started without a queue.
         public let failed: Int

@@ -22,7 +22,7 @@ extension Runtime {
     /// Calls `body` inside the runtime, for a group: like `enter(in:_:)`, but suspends the task.
     ///
     /// - Parameters:
-    ///   - group: what the call and all that it starts belong to.
+    ///   - group: the group to which the call and everything that it starts belong.
     ///   - body: makes the calls, on a thread of the runtime. Its argument is the runtime.
     /// - Returns: what `body` returns.
     /// - Throws: what `body` throws; `CancellationError` if the group or the task is cancelled; a `LuaError` if the runtime is closed.
@@ -123,7 +123,7 @@ extension RuntimeCore {
         _ = engine.entrance.enterWhenFree(call.name)
         defer {
             engine.entrance.leave()
-            // A `drain` that found the call inside has left what there was to it.
+            // A `drain` that found the call inside has left the work to it.
             engine.mainInbox.endDraining()
         }
         guard awaitedCalls.begin(call) else { return .failure(LuaError.closed) }

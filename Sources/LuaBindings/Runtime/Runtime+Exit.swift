@@ -29,7 +29,7 @@ extension Runtime {
 
     /// Compiles a file, or standard input if `file` is nil, and runs nothing.
     ///
-    /// - Throws: the syntax error, or that the file cannot be read.
+    /// - Throws: the syntax error, or an error if the file cannot be read.
     public func check(file: String?) throws(LuaError) {
         try insideRun { state throws(Failure) in try state.check(file: file) }
     }

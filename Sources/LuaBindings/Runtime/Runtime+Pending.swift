@@ -1,25 +1,26 @@
 import OpEngine
 
-/// The work that waits for the main state, and how a host with its own loop learns of it: callbacks, operations of the main queue, timers, the ends
-/// of programs.
+/// The work that waits for the main state: callbacks, operations of the main queue, timers, the ends of programs.
 ///
-/// It waits until a call is inside that waits or drains. A host that is not inside all the time learns by one of three announcements that
-/// there is something to `drain`. Each comes once, and again after a `drain` or another call that waits; one may come in vain.
+/// This work waits until a call that waits or drains is inside. A host that is not inside all the time learns by one of three announcements
+/// that there is work to `drain`. An announcement is made once, and again after a `drain` or another call that waits. It may be made in
+/// vain.
 extension Runtime {
-    /// Enters, runs what waits for the main state, and does not wait for more.
+    /// Enters, runs the work that waits for the main state, and does not wait for more.
     ///
-    /// While a call that a task awaits is inside, that one does this, and `drain` returns false at once.
+    /// While a call that a task awaits is inside, that call runs the work, and `drain` returns false at once.
     ///
     /// - Parameters:
     ///   - limit: the maximum number of callbacks and operations to run; nil for all that are there now.
-    ///   - time: how long to go on; nil for no limit. At least one callback or operation runs, and one that has begun is not interrupted.
-    /// - Returns: whether something is left, which is announced again.
+    ///   - time: the time after which nothing more begins; nil for no limit. At least one callback or operation runs, and none is
+    ///     interrupted.
+    /// - Returns: whether work is left, which is announced again.
     /// - Throws: an error if the runtime is closed.
     @discardableResult
     public func drain(limit: Int? = nil, for time: Duration? = nil) throws(LuaError) -> Bool {
         let entrance = engine.entrance
         while !entrance.tryEnter("drain(limit:for:)") {
-            // Otherwise the host's loop would call again at once. The thread inside announces the remaining work after that.
+            // Otherwise the host's loop would call again at once. The thread inside announces the remaining work when it leaves.
             engine.mainInbox.keepSilent()
             switch entrance.holder {
             case .nobody: continue
@@ -34,12 +35,13 @@ extension Runtime {
         }
     }
 
-    /// A file descriptor that becomes readable when there is something to `drain`: for a host that polls. It belongs to the runtime. Do not
-    /// read from it. From any thread, while the runtime is open.
+    /// A file descriptor that becomes readable when there is work to `drain`: for a host that polls. It belongs to the runtime. Do not read
+    /// from it. From any thread, while the runtime is open.
     public var wakeDescriptor: Int32 { engine.mainInbox.fileDescriptor }
 
-    /// A closure that is called when there is something to `drain`, and when it is set if there is something already. It is called on the
-    /// thread that causes this, which may be inside the runtime: it must be cheap, and have the host call `drain` soon. From any thread.
+    /// A closure that is called when there is work to `drain`, and when it is set if there is work already. The thread that causes this
+    /// calls the closure, and may be inside the runtime. So the closure must be cheap, and make the host call `drain` soon. From any
+    /// thread.
     ///
     /// ```swift
     /// runtime.onWake = { queue.async { _ = try? runtime.drain() } }
@@ -49,8 +51,8 @@ extension Runtime {
         set { engine.mainInbox.onWake = newValue }
     }
 
-    /// An element whenever there is something to `drain`, at once if there is something already. Ends when the runtime is closed. From any
-    /// thread; each call makes a sequence of its own.
+    /// An element whenever there is work to `drain`, at once if there is work already. Ends when the runtime is closed. From any thread;
+    /// each call makes a sequence of its own.
     ///
     /// ```swift
     /// for await _ in runtime.wakes() { try runtime.drain() }

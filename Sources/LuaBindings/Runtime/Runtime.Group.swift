@@ -3,10 +3,10 @@ import CLua
 import Synchronization
 
 extension Runtime {
-    /// Work that a host wants to end together, such as one run of a script, or all that one user does.
+    /// Work that a host wants to end together, such as one run of a script, or everything that one user does.
     ///
-    /// A script that runs in `enter(in:_:)` or `perform(in:_:)` belongs to the group, and so does all that it makes: operations, timers,
-    /// programs, observations and their callbacks, and what those make in turn. A group may be part of another one.
+    /// A script that runs in `enter(in:_:)` or `perform(in:_:)` belongs to the group, and so does everything that the script makes:
+    /// operations, timers, programs, observations and their callbacks, and what those make in turn. A group may be part of another one.
     ///
     /// ```swift
     /// let alice = Runtime.Group(of: runtime)
@@ -59,18 +59,18 @@ extension Runtime {
             }
         }
 
-        /// Ends all that belongs to the group, for good. Stops scripts and bodies that run, as `LuaOperation.interrupt` does; cancels the
-        /// operations that wait, and the timers; ends the programs, as `close` does. Drops callbacks. What belongs to the group and starts
-        /// later ends at once. `enter(in:_:)` and `perform(in:_:)` throw `CancellationError`.
+        /// Ends everything that belongs to the group, for good. Stops scripts and bodies that run, as `LuaOperation.interrupt` does.
+        /// Cancels the operations that wait, and the timers. Ends the programs, as `close` does. Drops callbacks. Work of the group that
+        /// starts later ends at once. `enter(in:_:)` and `perform(in:_:)` throw `CancellationError`.
         ///
-        /// Does not wait: `unfinishedOperations` tells what is left, such as a body inside a C function that does not return.
+        /// Does not wait: `unfinishedOperations` returns those that are left, such as a body inside a C function that does not return.
         public func cancel() {
             if !cancelled.exchange(true, ordering: .acquiringAndReleasing) { stopMembers(after: 0.05) }
         }
 
-        /// Stops what there is, and does so again if something may start or overlook it meanwhile.
+        /// Stops the members. Repeats that if code may start meanwhile, or overlook the request.
         ///
-        /// - Parameter seconds: when to look again.
+        /// - Parameter seconds: the time until the repetition.
         private func stopMembers(after seconds: Double) {
             let (hasCalls, timers, processes) = members.withLock { members in
                 // The lock keeps the calls, and so their states, from ending.
@@ -82,7 +82,7 @@ extension Runtime {
             for timer in timers { timer.cancel(in: nil) }
             for process in processes { process.end() }
             let operations = unfinishedOperations(), executing = operations.filter(\.isExecuting)
-            // Those that wait come first, so that none of them starts.
+            // Waiting operations are interrupted first, so that none of them starts.
             for operation in operations + executing where operation.stopReason == nil { operation.interrupt() }
             guard hasCalls || !executing.isEmpty else { return }
             core.io.after(seconds) { self.stopMembers(after: min(2 * seconds, 1)) }
@@ -111,7 +111,7 @@ extension Runtime {
 
         func add(_ timer: ScriptTimer) {
             change { $0.timers[ObjectIdentifier(timer)] = timer }
-            // It may have ended before it was there, or must end.
+            // The timer may have ended before it was added, or it must end.
             if !timer.isPending { remove(timer) } else if isCancelled { timer.cancel(in: nil) }
         }
 
@@ -137,7 +137,7 @@ extension Runtime {
     /// Enters the runtime for several calls that belong to a group. See `enter(_:)`.
     ///
     /// - Parameters:
-    ///   - group: what the calls and all that they start belong to.
+    ///   - group: the group to which the calls and everything that they start belong.
     ///   - body: makes the calls. If the group is cancelled meanwhile, a script that runs is stopped.
     /// - Returns: what `body` returns, even if the group is cancelled meanwhile.
     /// - Throws: what `body` throws; `CancellationError` if the group is cancelled before that; a `LuaError` if the runtime is closed.

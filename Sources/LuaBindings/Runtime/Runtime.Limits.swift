@@ -3,12 +3,15 @@ import OpEngine
 import Synchronization
 
 extension Runtime {
-    /// How much scripts of a runtime may use; nil for no limit. `Configuration.stateMemoryLimit` is the limit of each Lua state.
+    /// The most that scripts of a runtime may use; nil for no limit. `Configuration.stateMemoryLimit` is the limit of each Lua state.
     ///
-    /// A *run* is one call of the host into the main state, such as `Runtime.run`, with all that comes of it: the operations that it adds or
-    /// starts, its timers, completion blocks and observers, and what these start in turn. They share the run's seconds and instructions, and
-    /// nothing of the run is called any more when these are used up. An operation that the host adds is a run of its own. Exceeding time, memory or instructions stops the code, and `pcall` does not catch that. Exceeding
-    /// another limit is an error that names the limit.
+    /// A *run* is one call of the host into the main state, such as `Runtime.run`, with everything that results from it: the operations
+    /// that it adds or starts, its timers, completion blocks and observers, and what these start in turn. All of them share the run's
+    /// seconds and instructions. When these are used up, no code of the run is called any more. An operation that the host adds is a run of
+    /// its own.
+    ///
+    /// Exceeding time, memory or instructions stops the code, and `pcall` does not catch that. Exceeding another limit is an error that
+    /// names the limit.
     public struct Limits: Sendable {
         /// The seconds that an operation's function may run, waits included. An operation's own `timeout` may be lower.
         public var operationSeconds: Double?
@@ -21,11 +24,11 @@ extension Runtime {
         public var runSeconds: Double?
         /// The instructions of a run. Each callback and each operation counts as at least a thousand.
         public var runInstructions: Int?
-        /// The bytes of the values that leave a state at once: the results of an operation, a function with its arguments and what it
-        /// captures, or a value that is stored in an operation.
+        /// The bytes of the values that leave a state at once: the results of an operation, a function with its arguments and captured
+        /// values, or a value that is stored in an operation.
         public var valueBytes: Int?
-        /// The number of values that one operation may store under names of the script's own. Also that of its keys, of its needs and of its
-        /// conditions.
+        /// The number of values that one operation may store under names of the script's own. Its keys, its needs and its conditions have
+        /// the same limit.
         public var storedValues: Int?
         /// The bytes of the values that wait in all channels of the runtime; nil for `Configuration.stateMemoryLimit`. A channel itself counts as
         /// 256 bytes.
@@ -75,7 +78,7 @@ final class Usage: Sendable {
     private let processes = Atomic<Int>(0)
     private let channelBytes = Atomic<Int>(0)
     private let mostChannelBytes: Int?
-    /// Whether adding an operation needs a look at the limits.
+    /// Whether adding an operation needs a check of the limits.
     let limitsAdding: Bool
     let limitsOperations: Bool
     let limitsRuns: Bool
@@ -89,7 +92,7 @@ final class Usage: Sendable {
             limits.operationSeconds != nil || limits.operationMemory != nil || limits.operationInstructions != nil || limitsRuns
     }
 
-    /// Takes one of what `limit` allows.
+    /// Takes `count` from the amount that `limit` allows.
     ///
     /// - Throws: an error that names the limit if none is left.
     private func take(_ count: Int = 1, from used: borrowing Atomic<Int>, _ limit: Int?, _ what: String, _ name: String) throws(CallError) {
@@ -102,7 +105,7 @@ final class Usage: Sendable {
 
     func takeOperations(_ count: Int) throws(CallError) { try take(count, from: operations, limits.operations, "operations", "operations") }
 
-    /// Gives back what was taken for operations that the engine has refused.
+    /// Gives back the count of operations that the engine has refused.
     func returnOperations(_ count: Int) { if limits.operations != nil { operations.wrappingSubtract(count, ordering: .relaxed) } }
 
     /// - Throws: an error that names the limit if `queue` cannot take `count` more operations.

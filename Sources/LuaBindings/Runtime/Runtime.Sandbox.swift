@@ -14,8 +14,8 @@ extension Runtime {
         /// `io`, `dofile`, `loadfile`, `os.remove`, `os.rename`, `os.tmpname`, the condition `"fileExists"`, and the options `inputs`, `outputs` and
         /// `depfile` of operations.
         public var allowsFiles = true
-        /// `io.popen`, `os.execute`, `os.exit`, `os.getenv`, `os.setlocale`, `warn`, and the option `env` of operations. Without it, formats of `os.date` have at most 1,000
-        /// bytes.
+        /// `io.popen`, `os.execute`, `os.exit`, `os.getenv`, `os.setlocale`, `warn`, and the option `env` of operations. Without it,
+        /// formats of `os.date` have at most 1,000 bytes.
         public var allowsSystem = true
         /// The library `debug`.
         public var allowsDebug = true
@@ -26,14 +26,14 @@ extension Runtime {
         public var allowsCModules = true
         /// Modules from `package.path`.
         public var allowsModuleFiles = true
-        /// Finalizers, that is, `__gc` in a metatable. One that does not end is stopped only while its operation runs, not when its state
-        /// closes.
+        /// Finalizers, that is, `__gc` in a metatable. A finalizer that does not end is stopped only while its operation runs, not when its
+        /// state closes.
         public var allowsFinalizers = true
         /// The options of `collectgarbage` that change how garbage is collected.
         public var allowsCollectorChanges = true
         /// `opscript.process` and `opscript.sh`.
         public var allowsProcesses = true
-        /// `opscript.prelude`, and changing `opscript.resources`: what all operations find.
+        /// `opscript.prelude`, and changes of `opscript.resources`: both concern all operations.
         public var allowsPreludes = true
 
         /// Allows everything.

@@ -17,15 +17,15 @@ import Synchronization
 ///
 /// - Concurrency: use a runtime in one actor, in one serial queue, or on threads that take turns. A call that enters while another thread
 ///   is inside ends the process with a message. A thread that is inside may call again, as a host function does. Async methods wait for
-///   their turn. These enter: all throwing methods, `enter`, `lastInterrupt`. The others, and operations and queues, may be used from every
-///   thread at any time. The runtime's own operations cannot enter it.
+///   their turn. All throwing methods, `enter` and `lastInterrupt` enter. Every thread may use the others, and operations and queues, at
+///   any time. The runtime's own operations cannot enter it.
 public final class Runtime: Sendable {
     /// The settings of a runtime.
     public struct Configuration: Sendable {
         /// The maximum number of operations that run at once; nil for the number of processors that this process may use.
         public var workerCount: Int?
-        /// How long a worker's thread sleeps without work before it ends and closes its Lua state. A worker whose state still expects a
-        /// callback does not end.
+        /// The time that a worker's thread sleeps without work before it ends and closes its Lua state. A worker whose state still expects
+        /// a callback does not end.
         public var idleTime = Duration.seconds(10)
         /// Whether `LUA_PATH` and the related environment variables are ignored.
         public var ignoresEnvironment = false
@@ -40,16 +40,16 @@ public final class Runtime: Sendable {
 
         /// The libraries that scripts may use.
         public var sandbox = Sandbox()
-        /// How much scripts may use.
+        /// The most that scripts may use.
         public var limits = Limits()
-        /// Where finished work is kept, for operations with `memoize`, `inputs` or `outputs`; nil for nowhere: such operations are then errors.
+        /// The store of finished work, for operations with `memoize`, `inputs` or `outputs`; nil for none: such operations are then errors.
         /// Scripts cannot choose it.
         public var store: Store?
         /// The cluster that queues may use; nil for none. See `Cluster.isDefault` and `ClusterExecutor`.
         public var cluster: Cluster?
         /// Whether scripts may name the server of another cluster. The key and the credentials are those of `cluster`.
         public var scriptsMayChooseClusters = false
-        /// Where the bodies of operations run. The main state always runs in this process.
+        /// The place where the bodies of operations run. The main state always runs in this process.
         public var isolation = Isolation.threads
 
         /// Whether scripts may end the process with `os.exit`. If false, `os.exit` raises an error in the script.
@@ -58,7 +58,7 @@ public final class Runtime: Sendable {
         /// operations; `requestedExitStatus` is then the status with which the host should end. A host that has not ended after 5 seconds
         /// is ended.
         public var scriptsMayExit = false
-        /// Whether the operations are those of a cluster, so that the script is elsewhere.
+        /// Whether the operations are those of a cluster: the script runs in another process.
         var servesCluster = false
 
         /// Whether the process may use more memory than necessary in order to be faster. For applications that exist to run one script,
@@ -70,16 +70,16 @@ public final class Runtime: Sendable {
         /// waits until the memory has trebled, not doubled.
         public var prefersSpeedToMemory = false
 
-        /// Takes what scripts write to stdout, with `print`, `io.write` and `io.stdout`; nil for the process's stdout. Each call has what one
-        /// call of the script wrote. It comes from the thread of the writing state, so several may come at once. Programs that scripts start
-        /// keep the process's stdout.
+        /// Receives the bytes that scripts write to stdout, with `print`, `io.write` and `io.stdout`; nil for the process's stdout. Each
+        /// call has the bytes of one call of the script. The thread of the writing state calls this function, so several calls may run at
+        /// once. Programs that scripts start keep the process's stdout.
         public var output: (@Sendable ([UInt8]) -> Void)?
-        /// Takes what would go to stderr: what scripts write there, warnings, and the runtime's reports of callbacks that failed. Otherwise
-        /// like `output`.
+        /// Receives the bytes that would be written to stderr: those of scripts, warnings, and the runtime's reports of callbacks that
+        /// failed. Otherwise like `output`.
         public var errorOutput: (@Sendable ([UInt8]) -> Void)?
 
-        /// The templates where `require` looks for modules, such as `/usr/share/app/?.lua`, in place of those of the environment and of
-        /// Lua; nil to keep those.
+        /// The templates by which `require` finds modules, such as `/usr/share/app/?.lua`, in place of those of the environment and of Lua;
+        /// nil to keep those.
         public var modulePaths: [String]?
         /// The same for modules in C; `[]` for none.
         public var cModulePaths: [String]?
@@ -175,7 +175,7 @@ public final class Runtime: Sendable {
         if let prelude = configuration.prelude { try addPrelude(prelude) }
     }
 
-    /// Has `require` ask `loader` for the text of a module, and for what messages call it.
+    /// Makes `require` ask `loader` for the text of a module, and for its name in messages.
     func addModuleLoader(_ loader: @escaping @Sendable (String) throws -> (text: [UInt8], chunkName: String)?) throws(LuaError) {
         try add(
             .loader(
@@ -211,7 +211,7 @@ public final class Runtime: Sendable {
         guard beginClosing() else { return [] }
         let end = ContinuousClock.now + deadline
         let hasEntered = enterToClose(half: end - deadline / 2, until: end)
-        // Otherwise what runs next would be stopped: another call, or what this one delivers.
+        // A request that was not noticed would stop the next code: another call, or callbacks that this one delivers.
         core.withdrawEndOfMainState()
         guard hasEntered else {
             isClosing.store(false, ordering: .releasing)
@@ -238,16 +238,16 @@ public final class Runtime: Sendable {
         // Callbacks belong to no operation that could be stopped. A script without any does not start a thread just to end it.
         if core.mayHaveCallbacks { core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endCallbacks() } }
         let left = engine.shutdown(deadline: duration) { ($0 as? LuaOperation)?.interrupt() }.map(\.displayName)
-        // Their callbacks, if the script has given them any, are among those that are drained.
+        // The callbacks of programs, if the script has set any, are among those that are drained.
         core.io.awaitPrograms()
         _ = engine.mainInbox.drain()
-        // Not earlier: it stops what was drained, after its time limit too.
+        // Not earlier: `io` stops a drained callback after its time limit.
         core.io.stop()
         core.withdrawEndOfMainState()
         return left
     }
 
-    /// Closes the main state, unless another program has done so, and everything that leads to it.
+    /// Closes the main state, unless another program has done so, and everything that refers to it.
     func forgetMainState() {
         core.close()
         main = nil
@@ -286,9 +286,9 @@ public final class Runtime: Sendable {
     /// }
     /// ```
     ///
-    /// Ends the process with a message if another thread is inside. The calls in `body` only count how often the thread has entered; each of
-    /// them by itself would attach the thread to the Lua state and detach it. In an async function, where `run` means the async method, this
-    /// is also the way to the one that blocks.
+    /// Ends the process with a message if another thread is inside. The calls in `body` only count how often the thread has entered. Each
+    /// of them by itself would attach the thread to the Lua state and detach it. In an async function, where `run` means the async method,
+    /// `body` can call the method that blocks.
     ///
     /// - Parameter body: makes the calls.
     /// - Returns: what `body` returns.
@@ -302,7 +302,7 @@ public final class Runtime: Sendable {
     /// it.
     ///
     /// - Parameters:
-    ///   - name: what messages call the call, while it is inside.
+    ///   - name: the name of the call in messages, while it is inside.
     ///   - body: makes the calls.
     /// - Returns: what `body` returns; nil if another thread is inside.
     /// - Throws: what `body` throws.
@@ -428,7 +428,7 @@ public final class Runtime: Sendable {
         try inside { state in
             var wasInterrupted = false
             do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch { wasInterrupted = true }
-            // The members of a group that was never added are awaited as little as an operation that was never added.
+            // A group that was never added is not awaited, and neither are its members.
             let inQueues = wasInterrupted ? [] : engine.unfinishedOperations().filter { !$0.isInGroupInNoQueue }
             let stuck = wasInterrupted ? [] : inQueues + core.operationsStartedByHand
             return Ending(
@@ -447,7 +447,7 @@ public final class Runtime: Sendable {
     /// The failures that no script and no host has read, oldest first. Each is returned only once.
     public func takeUnreadFailures() -> [OperationFailure] { core.takeUnreadFailures() }
 
-    /// Makes the next SIGINT of the process raise the error `interrupted!` in what the main state does, or end its wait. Another SIGINT
+    /// Makes the next SIGINT of the process raise the error `interrupted!` in the code of the main state, or end its wait. Another SIGINT
     /// ends the process. The same holds for SIGTERM as soon as scripts have made an operation or started a program, and then for SIGHUP if
     /// it would end the process.
     ///
@@ -457,7 +457,7 @@ public final class Runtime: Sendable {
     /// Restores the previous handling of these signals.
     public func releaseInterrupts() { clua_release_interrupts() }
 
-    /// The signal that has come since `catchInterrupts`; nil if none has, or if the runtime is closed.
+    /// The signal that has arrived since `catchInterrupts`; nil if none has, or if the runtime is closed.
     public var lastInterrupt: Int32? {
         let signal = try? inside { state in state.lastInterrupt }
         return signal == 0 ? nil : signal

@@ -17,7 +17,7 @@ final class RuntimeCore: @unchecked Sendable {
     let stateMemoryLimit: Int?
     /// The memory limit of operations that set none; 0 for no limit.
     let operationMemoryLimit: Int
-    /// Where output goes.
+    /// The destinations of output.
     let output: OutputSinks
     /// The bytes that the states may still write; nil for no limit.
     let outputLimit: OpaquePointer?
@@ -26,7 +26,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The executable of worker processes; nil if bodies run in threads.
     let workerExecutable: Runtime.Isolation.Executable?
     let usage: Usage
-    /// Where finished work is kept; nil for nowhere.
+    /// The store of finished work; nil for none.
     let store: WorkStore?
     /// Timers and child processes.
     let io = IOThread()
@@ -56,7 +56,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// Asynchronous operations that scripts have started and that have not ended. They are in no queue that would keep them alive.
     private let startedByHand = Guarded<Set<LuaOperation>>([])
 
-    /// The settings that each state must take over before it runs a body.
+    /// The settings that each state must have before it runs a body.
     struct Shared {
         /// Its version; see `sharedVersion`.
         var version = 0
@@ -145,7 +145,7 @@ final class RuntimeCore: @unchecked Sendable {
         }
     }
 
-    /// A class that has come from another machine: the known one, if it has come before or is of this runtime.
+    /// The class with this identity, which another machine has sent: the known one, if it was sent before or belongs to this runtime.
     func scriptClass(_ identity: UInt64, name: String, isGroup: Bool) -> ScriptClass {
         classes.withLock { classes in
             if let known = classes.first(where: { $0.identity == identity }) { return known }
@@ -221,7 +221,7 @@ final class RuntimeCore: @unchecked Sendable {
     }
 
     /// Discards the state of this worker, because memory has run out in it. The worker makes a fresh state when it next needs one. Does
-    /// nothing if `state` still expects a callback, or runs something now, such as a callback.
+    /// nothing if `state` still expects a callback, or runs code now, such as a callback.
     func discard(_ state: LuaState) {
         guard let worker = Worker.current, !worker.keepsAlive, !state.isRunning,
             WorkerState.of(worker)?.state === state
@@ -241,7 +241,7 @@ final class RuntimeCore: @unchecked Sendable {
         state.appliedSharedVersion = published.version
     }
 
-    /// The settings that each state must take over, and their version.
+    /// The settings that each state must have, and their version.
     var published: Shared { shared.withLock { $0 } }
     var publishedVersion: Int { sharedVersion.load(ordering: .acquiring) }
 
@@ -315,7 +315,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The status with which the first failure of an operation ends the run; -1 if failures do not.
     let exitStatusAtFailure = Atomic<Int32>(-1)
 
-    /// Why the run ends early; nil if it does not.
+    /// The reason why the run ends early; nil if it does not.
     var exitCause: Runtime.ExitCause? { cause.withLock { $0 } }
 
     /// The status of the first `os.exit` on a worker.
@@ -330,7 +330,7 @@ final class RuntimeCore: @unchecked Sendable {
             if cause != nil { return false }
             cause = reason
             exitRequest.store(Int64(status), ordering: .releasing)
-            // Before operations are cancelled: the request must not stop their completion blocks. See `LuaState.wait`.
+            // This precedes the cancellation of operations: the request must not stop their completion blocks. See `LuaState.wait`.
             // Safety: the workers and the thread of the timers end before the main state is closed.
             unsafe mainState?.requestEnd()
             return true
@@ -346,22 +346,22 @@ final class RuntimeCore: @unchecked Sendable {
     /// Whether the runtime closes and the thread inside the main state must leave.
     let mainStateMustEnd = Atomic<Bool>(false)
 
-    /// Stops what the main state runs or waits for, unless Lua has freed it.
+    /// Stops the code that the main state runs, or its wait, unless Lua has freed it.
     func requestEndOfMainState() {
         if unsafe mainState.isLuaClosed { return }
         mainStateMustEnd.store(true, ordering: .releasing)
         unsafe mainState.requestEnd()
     }
 
-    /// Whether callbacks may run, or come: there is a worker, an operation, a timer or a program.
+    /// Whether callbacks may run or arrive: a worker, an operation, a timer or a program exists.
     var mayHaveCallbacks: Bool {
         engine.threadCount > 0 || engine.unfinishedOperationCount > 0 || io.isRunning
             || states.withLock { states in states.contains { unsafe $0 !== mainState } }
     }
 
-    /// Stops whatever runs in the states, again and again until the runtime has stopped `io`.
+    /// Stops all code that runs in the states, again and again until the runtime has stopped `io`.
     ///
-    /// - Parameter requests: how often that was asked before.
+    /// - Parameter requests: the number of earlier requests.
     func endCallbacks(requests: Int = 0) {
         requestEndOfMainState()
         // A process that computes for a second longer has not noticed.
@@ -375,7 +375,7 @@ final class RuntimeCore: @unchecked Sendable {
         io.after(LuaOperation.repetition) { self.endCallbacks(requests: requests + 1) }
     }
 
-    /// Withdraws a request that nothing has noticed.
+    /// Withdraws a request that no code has noticed.
     func withdrawEndOfMainState() {
         if unsafe mainState.isLuaClosed { return }
         mainStateMustEnd.store(false, ordering: .releasing)
@@ -384,18 +384,18 @@ final class RuntimeCore: @unchecked Sendable {
 
     // MARK: interruption
 
-    /// Tells the runtime that there is an operation or a program now, so that SIGTERM must end the process in an orderly way.
+    /// Notes that an operation or a program exists, so that SIGTERM must end the process in an orderly way.
     func expectWork() {
         guard !hasWork.load(ordering: .relaxed), !hasWork.exchange(true, ordering: .relaxed) else { return }
         clua_catch_terminate()
         if prefersSpeedToMemory { clua_prefer_speed_to_memory() }
     }
 
-    /// Catches SIGTERM if there has been an operation or a program. Otherwise SIGTERM keeps its default effect.
+    /// Catches SIGTERM if an operation or a program has existed. Otherwise SIGTERM keeps its default effect.
     func catchTerminate() { if hasWork.load(ordering: .relaxed) { clua_catch_terminate() } }
 }
 
-/// The property of a worker. The worker's thread releases it at its end, which closes the state.
+/// The context of a worker. The worker's thread releases it at its end, which closes the state.
 private final class WorkerState {
     let state: LuaState
 

@@ -14,7 +14,7 @@ final class ScriptTimer: EventSource {
     private let mutable = Guarded(Mutable())
     /// Whether the timer will not fire any more.
     private let hasEnded = Atomic<Bool>(false)
-    /// Whether a call is on its way or running. The timer skips what is due meanwhile.
+    /// Whether a call is on its way or running. The timer skips calls that are due meanwhile.
     private let isCalling = Atomic<Bool>(false)
 
     private struct Mutable {

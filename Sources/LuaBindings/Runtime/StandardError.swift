@@ -30,8 +30,8 @@ private func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) {
     }
 }
 
-/// Lets this thread get the SIGPIPE of a write that has failed, which ends the process as it would if a script had written. Threads that bring what
-/// workers of a cluster have written block it.
+/// Lets this thread get the SIGPIPE of a write that has failed, which ends the process as it would if a script had written. Threads that
+/// write the output of a cluster's workers block the signal.
 private func takePipeSignal() {
     var signals = sigset_t(), before = sigset_t()
     unsafe sigemptyset(&signals)
