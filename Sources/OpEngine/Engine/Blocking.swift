@@ -1,6 +1,6 @@
 extension ThreadContext {
-    /// Blocks the thread until `predicate` is true. On a worker, another thread takes over its share of the work meanwhile. Whoever makes
-    /// the predicate true must unpark `parker`.
+    /// Blocks the thread until `predicate` is true. On a worker, another thread takes over its share of the work meanwhile. The thread that
+    /// makes the predicate true must unpark `parker`.
     ///
     /// - Parameters:
     ///   - waited: the engine that the thread waits for.
@@ -51,9 +51,9 @@ extension Engine {
         return try body()
     }
 
-    /// Declares that the worker with this inbox is in a call that does not return and that nobody can end. Another thread takes over its
-    /// share of the work until `endReplacingWorker`. For the module above, which knows what a worker is doing. Safe to call from any
-    /// thread.
+    /// Declares that the worker with this inbox is in a call that does not return and that nothing can end. Another thread takes over the
+    /// worker's share of the work until `endReplacingWorker`. For the module above, which knows what a worker is doing. Safe to call from
+    /// any thread.
     public func beginReplacingWorker(with inbox: Inbox) {
         let wake = pool.withLock { pool in
             pool.workers.first { $0.inbox === inbox }.map { pool.beginBlocking($0, timed: true) }

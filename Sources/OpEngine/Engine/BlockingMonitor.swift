@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Detects workers that are blocked in calls unknown to the engine, and has other workers replace them.
+/// Detects workers that are blocked in calls unknown to the engine, and lets other workers replace them.
 ///
 /// An operation may sleep in a system call or wait for a lock that is not the engine's. If all workers do so, nothing runs although work is
 /// waiting. The monitor is a thread that exists only while work waits for a worker. It samples the worker threads:
@@ -41,7 +41,7 @@ final class BlockingMonitor: @unchecked Sendable {
     let parker = Parker()
     private var pause = shortestPause
     private var idleRoundCount = 0
-    /// How many workers may be awake beyond the usual number.
+    /// The number of workers that may be awake beyond the usual number.
     private var surplus = 0
     /// Workers that were replaced and are still blocked as far as the monitor knows.
     private var replaced: [Worker] = []
@@ -95,11 +95,11 @@ final class BlockingMonitor: @unchecked Sendable {
         }
     }
 
-    /// Takes the first queue out of the line if none of its operations can start, because a worker that was there already has taken the one for
-    /// which it was scheduled. Otherwise the monitor would go on for nothing until a worker comes to that queue.
+    /// Takes the first queue out of the line if none of its operations can start: a worker that served the queue before has taken the one
+    /// for which it was scheduled. Otherwise the monitor would continue in vain until a worker serves that queue.
     private func withdrawIdleQueue() {
         guard let core = engine.pool.withLock(\.firstInLine), !core.state.withLock(\.isRunnable) else { return }
-        // An operation that is added between the two steps has nobody who comes for it. A wait for it must not be taken for one that never ends.
+        // No worker looks for an operation that is added between the two steps. A wait for it must not be taken for one that never ends.
         engine.hold()
         if engine.pool.withLock({ $0.withdraw(core) }) {
             core.acknowledgeScheduling()

@@ -49,8 +49,8 @@ extension Engine {
         return all
     }
 
-    /// How many operations were ever added to this engine's queues, and how many of them have finished. O(queues), and costs the
-    /// operations nothing.
+    /// The number of operations that were ever added to this engine's queues, and the number of those that have finished. O(queues). The
+    /// counts cost the operations nothing.
     ///
     /// The numbers of one queue belong to the same moment. A queue that becomes empty during the call may be counted a moment too early or
     /// too late.

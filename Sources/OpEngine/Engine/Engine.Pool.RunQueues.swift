@@ -3,7 +3,7 @@ import Synchronization
 extension Engine.Pool {
     /// The run queue of each thread group: the scheduled queues and the idle workers.
     struct RunQueues {
-        /// After how many turns a less important group gets one, so that it does not starve.
+        /// The number of turns after which a less important group gets one, so that it does not starve.
         private static let starvationLimit: UInt8 = 8
 
         private struct RunQueue {
@@ -65,7 +65,7 @@ extension Engine.Pool {
             self[group].last = core
         }
 
-        /// Adds a queue before those of lower priorities, of which there is one.
+        /// Adds a queue before those of lower priorities. At least one of these exists.
         @inline(never)
         private mutating func insert(_ core: OperationQueue.Core, in group: ThreadGroup) {
             var previous: OperationQueue.Core?
@@ -96,7 +96,7 @@ extension Engine.Pool {
         /// The queue that a worker would get next.
         var firstScheduled: OperationQueue.Core? { hasScheduled ? self[next].first : nil }
 
-        /// Removes a queue if it is the first of a group. Returns whether it is.
+        /// Removes a queue if it is the first of a group. Returns whether it was.
         mutating func withdraw(_ core: OperationQueue.Core) -> Bool {
             guard let group = [ThreadGroup.foreground, .utility, .background].first(where: { self[$0].first === core }) else {
                 return false

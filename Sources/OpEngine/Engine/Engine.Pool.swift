@@ -128,7 +128,7 @@ extension Engine {
             return .park(hasScheduled ? watch(worker.engine) : .none)
         }
 
-        /// The worker stops searching because it does something else first.
+        /// Ends the search of a worker that does something else first.
         mutating func endSearching(_ worker: Worker) -> Wake {
             guard worker.isSearching else { return .none }
             worker.isSearching = false
@@ -136,7 +136,7 @@ extension Engine {
             return wakeIfNeeded(worker.engine)
         }
 
-        /// The worker is about to sleep for a short time, after which it looks for work. Returns false if it has something to do at once.
+        /// Parks a worker that will sleep for a short time and then look for work. Returns false if it has something to do at once.
         mutating func standBy(_ worker: Worker) -> Bool {
             if hasScheduled || mustEnd { return false }
             park(worker, standsBy: true)
@@ -150,8 +150,8 @@ extension Engine {
             awake -= 1
         }
 
-        /// The worker has woken without having been chosen, for a job in its inbox or to retire. Has no effect if the worker was also woken
-        /// for work.
+        /// Registers that the worker has woken without having been chosen, for a job in its inbox or to retire. No effect if the worker was
+        /// also woken for work.
         mutating func unparkedItself(_ worker: Worker) {
             guard worker.isParked else { return }
             worker.isParked = false
@@ -159,7 +159,7 @@ extension Engine {
             awake += 1
         }
 
-        /// A worker that stands by has woken. If it was woken for work, another worker gets that, unless this one asks first.
+        /// Ends the standby of a worker that has woken. If it was woken for work, another worker gets that, unless this one asks first.
         mutating func endStandingBy(_ worker: Worker) -> Wake {
             unparkedItself(worker)
             return endSearching(worker)
@@ -193,7 +193,7 @@ extension Engine {
             var isStalled = false
         }
 
-        /// The worker is about to block, so another thread takes over its share of the work. Called on the worker's thread, which has
+        /// Counts the worker as blocked, so that another thread takes over its share of the work. Called on the worker's thread, which has
         /// returned if it had been replaced.
         mutating func willBlock(_ worker: Worker, timed: Bool) -> Wake {
             didReturn(worker)
@@ -226,14 +226,14 @@ extension Engine {
         /// Whether more workers are awake than should be, because some have returned from blocking.
         var hasTooManyAwake: Bool { awake > target }
 
-        /// The thread of a new worker could not be started. Lowers the thread limit to the current number of threads, and wakes an existing
-        /// worker instead.
+        /// Removes a worker whose thread could not be started. Lowers the thread limit to the current number of threads, and wakes an
+        /// existing worker instead.
         mutating func couldNotStart(_ worker: Worker) -> Wake {
             workers.removeAll { $0 === worker }
             awake -= 1
             isAnyWorkerSearching = false
             threadLimit = max(1, workers.count)
-            // To start another thread would fail as well.
+            // Starting another thread would fail as well.
             return workers.isEmpty ? .none : wakeIfNeeded(worker.engine)
         }
 
@@ -292,13 +292,13 @@ extension Engine {
             return (wake, needsReport: !exchange(&worker.willReport, with: true))
         }
 
-        /// The job in the worker's inbox reports that the worker has returned.
+        /// Registers the report of a job in the worker's inbox that the worker has returned.
         mutating func didReport(_ worker: Worker) {
             worker.willReport = false
             didReturn(worker)
         }
 
-        /// A replaced worker has returned.
+        /// Counts a replaced worker that has returned as awake again.
         mutating func didReturn(_ worker: Worker) {
             guard worker.isReplaced else { return }
             worker.isReplaced = false

@@ -25,8 +25,9 @@ extension Engine {
             engine = Engine(simulatedBy: workers)
         }
 
-        /// Runs one operation that may run now, of a queue chosen by the seed. If there is none, advances the time until there is one that has
-        /// waited for a retry or a rate limit. Returns false if nothing is left. Does not run the main queue: `engine.mainInbox` drains it.
+        /// Runs one operation that may run now, of a queue chosen by the seed. If there is none, advances the time until one may run that
+        /// has waited for a retry or a rate limit. Returns false if nothing is left. Does not run the main queue: `engine.mainInbox` drains
+        /// it.
         @discardableResult
         public func step() -> Bool { workers.step(ThreadContext.current) }
 

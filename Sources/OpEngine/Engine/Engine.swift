@@ -20,11 +20,12 @@ import Synchronization
     var threadLimit: Int { max(workerCount, givenThreadLimit ?? workerCount + 8192) }
     private let givenWorkerCount: Int?
     private let givenThreadLimit: Int?
-    /// How long an idle thread sleeps before it ends.
+    /// The time that an idle thread sleeps before it ends.
     let idleTime: Duration
     /// The current number of threads, including blocked and idle ones.
     public var threadCount: Int { pool.withLock { $0.workers.count } }
-    /// How many threads of the pool run operations or are about to, how many are blocked, and how many are idle or look for work. O(threads).
+    /// The number of the pool's threads that run operations or are about to, that are blocked, and that are idle or look for work.
+    /// O(threads).
     public var threadCounts: (busy: Int, blocked: Int, idle: Int) {
         pool.withLock { pool in
             let (busy, blocked) = (pool.busy.count, pool.workers.count { $0.blockingCount > 0 })
@@ -32,12 +33,12 @@ import Synchronization
         }
     }
     let hostMayAddOperations: Bool
-    /// Who may run the main queue.
+    /// Decides which thread may run the main queue.
     package let entrance: Entrance
     /// The inbox of the thread that runs this engine's main queue.
     public let mainInbox: Inbox
 
-    /// How the inboxes know their engine.
+    /// The reference by which the inboxes find their engine.
     let reference = EngineReference()
     let pool: Guarded<Pool>
     /// Replaces the threads of a simulated engine. Nil otherwise.
@@ -80,7 +81,7 @@ import Synchronization
     ///     can bring work, and a wait that nothing can end is reported instead of lasting for ever.
     ///   - threadLimit: the maximum number of threads, which exceeds `workerCount` because blocked threads are replaced. Nil for
     ///     `workerCount` plus 8192.
-    ///   - idleTime: how long an idle thread sleeps before it ends.
+    ///   - idleTime: the time that an idle thread sleeps before it ends.
     public convenience init(
         workerCount: Int? = nil, hostMayAddOperations: Bool = true, threadLimit: Int? = nil, idleTime: Duration = .seconds(10)
     ) {
@@ -90,7 +91,7 @@ import Synchronization
     }
 
     /// Creates an engine without threads. `hostMayAddOperations` is true, because a simulation detects by itself that nothing can happen
-    /// any more, and no other thread may look.
+    /// any more, and no other thread may check that.
     convenience init(simulatedBy simulated: SimulatedWorkers) {
         self.init(
             workerCount: 1, hostMayAddOperations: true, threadLimit: nil, idleTime: .zero, mainThread: cplatform_thread_id(),
@@ -163,7 +164,7 @@ import Synchronization
         if core.level.load(ordering: .relaxed) < Operation.QueuePriority.normal.level { preempt(for: core) }
     }
 
-    /// Has the workers look at the run queue after their present operation, because a queue of a high priority has arrived.
+    /// Makes the workers look at the run queue after their present operation, because a queue of a high priority has arrived.
     @inline(never)
     private func preempt(for core: OperationQueue.Core) {
         let level = core.level.load(ordering: .relaxed)
@@ -199,7 +200,7 @@ import Synchronization
         }
     }
 
-    /// - Parameter added: the number of operations ever added to the queue, all of which have left.
+    /// - Parameter added: the number of operations that were ever added to the queue. All of them have left it.
     func deactivate(_ core: OperationQueue.Core, added: Int) {
         Registry.lock.withLock {
             if !core.isHelper.load(ordering: .relaxed) { unsafe formerlyFinished += added - core.countedAsFinished }
@@ -249,8 +250,8 @@ import Synchronization
         if asynchronousOperations.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { reportStall() }
     }
 
-    /// Sets the function that tells what the body of an executing operation waits for, such as `to receive from channel 'lines'`. For the module
-    /// above, whose waits these are.
+    /// Sets the function that describes the wait of an executing operation's body, such as `to receive from channel 'lines'`. The module
+    /// above knows these waits.
     package func describeWaits(_ describe: @escaping @Sendable (Operation) -> String?) { describesWait.withLock { $0 = describe } }
 
     // MARK: Shutdown
@@ -264,7 +265,7 @@ import Synchronization
     /// Runs the main queue meanwhile if called on its thread. Must not be called on a worker.
     ///
     /// - Parameters:
-    ///   - deadline: how long to wait.
+    ///   - deadline: the time to wait.
     ///   - stop: is called once, after half of that time, for each operation that has not finished by then.
     /// - Returns: the operations that had not finished after `deadline`. Threads that run them are left alone.
     public func shutdown(deadline: Duration, stop: (Operation) -> Void = { _ in }) -> [Operation] {

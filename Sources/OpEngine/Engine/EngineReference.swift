@@ -19,6 +19,6 @@ import CPlatform
 
     func refer(to engine: Engine) { lock.withLock { unsafe unretained = .passUnretained(engine) } }
 
-    /// The engine is being deallocated.
+    /// Must be called when the engine is being deallocated.
     func clear() { lock.withLock { unsafe unretained = nil } }
 }

@@ -1,8 +1,8 @@
 import Glibc
 import Synchronization
 
-/// Calls functions at moments of an engine's clock, for retries and rate limits. A thread of its own waits, while there is something to
-/// wait for. In a simulated engine, `SimulatedWorkers` calls them.
+/// Calls functions at moments of an engine's clock, for retries and rate limits. A thread of its own waits for the next moment, while a
+/// timer is set. In a simulated engine, `SimulatedWorkers` calls the functions.
 final class EngineTimers: Sendable {
     /// Identifies a timer of an engine.
     typealias Number = UInt64
@@ -14,7 +14,7 @@ final class EngineTimers: Sendable {
     }
 
     private struct State {
-        /// The latest first.
+        /// The timers, the latest first.
         var timers: [Timer] = []
         var lastNumber: Number = 0
         var hasThread = false
@@ -23,7 +23,7 @@ final class EngineTimers: Sendable {
     private let state = Guarded(State())
     private let parker = Parker()
 
-    /// Has `body` called at a moment, on a thread that it must not block. The engine counts as busy until then.
+    /// Sets a timer that calls `body` at a moment, on a thread that `body` must not block. The engine counts as busy until then.
     func set(at deadline: ContinuousClock.Instant, on engine: Engine, _ body: @escaping @Sendable () -> Void) -> Number {
         engine.hold()
         let (number, startsThread) = state.withLock { state -> (Number, Bool) in
@@ -64,7 +64,7 @@ final class EngineTimers: Sendable {
     /// The moment of the next timer.
     var next: ContinuousClock.Instant? { state.withLock { $0.timers.last?.deadline } }
 
-    /// Calls the functions whose moment has come. Returns false if there are none.
+    /// Calls the functions whose moment has come. Returns false if there were none.
     @discardableResult
     func fire(at now: ContinuousClock.Instant) -> Bool {
         var hasFired = false

@@ -1,16 +1,16 @@
 import CPlatform
 import Synchronization
 
-/// Lets one thread at a time into what belongs to an engine's main queue: the main inbox, and what the layer above keeps with it, such as a
-/// Lua state.
+/// Lets one thread at a time use an engine's main queue: the main inbox, and the objects that the layer above keeps with it, such as a Lua
+/// state.
 ///
-/// In an engine that a program makes for itself, the thread that made it is inside for ever. A runtime *opens* the entrance: from then on
-/// nobody is inside until a call enters, and whoever is inside counts as the main thread.
+/// In an engine that a program makes for itself, the thread that made it is inside for ever. A runtime *opens* the entrance: from then on,
+/// no thread is inside until a call enters. The thread inside counts as the main thread.
 package final class Entrance: @unchecked Sendable {
     // Safety: `isOpen` changes once, before the engine is shared. Only the thread inside uses the other variables; `inside` orders the uses
     // of one thread before those of the next.
 
-    /// The kernel's number of the thread inside, with `patient` if others shall not mind; 0 if there is none.
+    /// The kernel's number of the thread inside, with `patient` if other threads need not know of it; 0 for none.
     private let inside: Atomic<UInt32>
     private static let patient: UInt32 = 1 << 31
     /// The number of threads that wait in `enterWhenFree`.
@@ -21,10 +21,10 @@ package final class Entrance: @unchecked Sendable {
     private var depth = 1
     private(set) var isOpen = false
     private var resident: (any Resident)?
-    /// Tells whether this process has forked since, and so lacks the engine's threads.
+    /// The process's fork count when the engine was made. A child of that process has another one, and lacks the engine's threads.
     private let forkCount = cplatform_get_fork_count()
 
-    /// What a thread that enters takes over. Called on that thread, while it is inside.
+    /// An object that the thread inside uses. Its methods are called on that thread, while it is inside.
     package protocol Resident: AnyObject {
         func threadHasEntered()
         func threadWillLeave()
@@ -36,7 +36,7 @@ package final class Entrance: @unchecked Sendable {
     @inline(__always)
     package var isInside: Bool { inside.load(ordering: .relaxed) & ~Self.patient == Self.thisThread }
 
-    /// Who is inside.
+    /// The kind of thread that is inside.
     package enum Holder {
         case nobody
         /// A thread that has waited for its turn, so that other threads need not know of it.
@@ -53,19 +53,19 @@ package final class Entrance: @unchecked Sendable {
         @inline(__always) get { UInt32(bitPattern: cplatform_thread_id()) }
     }
 
-    /// Opens the entrance for `resident`, and leaves. The calling thread must be the one that made the engine, which nobody else has yet.
+    /// Opens the entrance for `resident`, and leaves. The calling thread must have made the engine, which no other thread uses yet.
     package func open(for resident: any Resident) {
         isOpen = true
         self.resident = resident
         leave()
     }
 
-    /// Forgets the resident, which is closed. The calling thread must be inside.
+    /// Forgets the resident, which was closed. The calling thread must be inside.
     package func vacate() { resident = nil }
 
     /// Enters. Traps if another thread is inside.
     ///
-    /// - Parameter name: the call that enters, as messages name it.
+    /// - Parameter name: the name of the call that enters, for messages.
     @inline(__always)
     package func enter(_ name: StaticString) {
         if !tryEnter(name) { refuse(name) }
@@ -87,7 +87,7 @@ package final class Entrance: @unchecked Sendable {
         return true
     }
 
-    /// Enters as soon as no other thread is inside. Returns false if that is not so by `deadline`.
+    /// Enters as soon as no other thread is inside. Returns false if one still is at `deadline`.
     package func enterWhenFree(_ name: StaticString, until deadline: ContinuousClock.Instant? = nil) -> Bool {
         if tryEnter(name, mark: Self.patient) { return true }
         waiting.wrappingAdd(1, ordering: .sequentiallyConsistent)

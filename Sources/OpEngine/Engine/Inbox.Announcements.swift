@@ -49,13 +49,13 @@ extension Inbox {
             for listener in others.values { listener.wake() }
         }
 
-        /// The consumer begins to drain. Everything that arrives meanwhile is found without an announcement.
+        /// Begins a drain. The consumer finds everything that arrives meanwhile without an announcement.
         @inline(__always)
         func begin() {
             if isWanted.load(ordering: .relaxed) { withdraw(andKeepSilent: true) }
         }
 
-        /// The consumer has drained. Later arrivals are announced again; the caller must check for earlier ones after this call.
+        /// Ends a drain. Later arrivals are announced again. The caller must check for earlier ones after this call.
         @inline(__always)
         func end() {
             if isWanted.load(ordering: .relaxed) { withdraw(andKeepSilent: false) }
@@ -75,13 +75,13 @@ extension Inbox {
                     defer { listeners.onWake = newValue }
                     return listeners.onWake
                 }
-                // Release outside the lock: this may be the last reference to what the closure captures.
+                // Released outside of the lock: this may be the last reference to objects that the closure captures.
                 withExtendedLifetime(replaced) {}
                 if newValue != nil { isWanted.store(true, ordering: .sequentiallyConsistent) }
             }
         }
 
-        /// Adds a listener that is called like `onWake`, besides it. Returns the number to remove it by; nil if nothing will arrive any more.
+        /// Adds a listener, which is called as `onWake` is. Returns the number for `removeListener`; nil if nothing will arrive any more.
         func add(_ listener: Listener) -> Int? {
             let number = listeners.withLock { listeners -> Int? in
                 if listeners.isClosed { return nil }
@@ -156,7 +156,7 @@ extension Inbox {
     /// An element for each time that there is something to `drain()`, with the same rules as for `onWake`. Several loops may take elements
     /// from streams of their own. The streams end when the inbox is closed.
     package func wakes() -> AsyncStream<Void> {
-        // One element that nobody has taken yet stands for all later ones.
+        // One element that was not taken yet stands for all later ones.
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         guard let number = announcements.add(Announcements.Listener(wake: { continuation.yield() }, end: { continuation.finish() })) else {
             continuation.finish()
@@ -167,7 +167,7 @@ extension Inbox {
         return stream
     }
 
-    /// Makes no more announcements until somebody has drained.
+    /// Makes no more announcements until the next drain ends.
     package func keepSilent() { announcements.begin() }
 
     /// Ends the streams of `wakes`, and calls the closure of `onWake` no more.
@@ -185,11 +185,11 @@ extension Inbox {
 }
 
 extension Inbox {
-    /// Runs what arrives until the deadline. See `run(until:deadline:)`.
+    /// Runs arriving jobs and operations until the deadline. See `run(until:deadline:)`.
     ///
     /// - Returns: `.timedOut`.
     public func run(until deadline: ContinuousClock.Instant) -> Outcome { run(until: { false }, deadline: deadline) }
 
-    /// Runs what arrives until nothing can arrive any more. Never returns if the engine's host may add operations.
+    /// Runs arriving jobs and operations until nothing can arrive any more. Never returns if the engine's host may add operations.
     public func run() { _ = run(until: { false }) }
 }

@@ -25,8 +25,8 @@ public final class Inbox: @unchecked Sendable {
     /// The number of unfinished jobs in all inboxes of the engine.
     private let pendingJobs: PendingJobs
     private let jobs = Guarded(Jobs())
-    /// How many jobs were posted and how many the owning thread has taken. `postedCount` changes only with the lock of `jobs` held,
-    /// `takenCount` only on the owning thread.
+    /// The number of jobs that were posted, and of those that the owning thread has taken. `postedCount` changes only with the lock of
+    /// `jobs` held, `takenCount` only on the owning thread.
     private let postedCount = Atomic<Int>(0)
     private let takenCount = Atomic<Int>(0)
     /// The jobs that the owning thread has fetched in one go, and how many of them it has taken. Used only on the owning thread.
@@ -101,7 +101,7 @@ public final class Inbox: @unchecked Sendable {
 
     var hasReadyOperations: Bool { operationsReady.load(ordering: .acquiring) }
     package var hasJobs: Bool { jobCount != 0 }
-    /// Whether the thread has something to run before it may sleep.
+    /// Whether the thread has work to run before it may sleep.
     package var hasWork: Bool { hasJobs || hasReadyOperations }
 
     /// The number of jobs that have not begun. Other threads may see too high a number.
@@ -137,11 +137,10 @@ public final class Inbox: @unchecked Sendable {
         }
     }
 
-    /// Runs what is in the inbox now, without sleeping. Returns the number of jobs and operations that ran. Must be called on the owning
-    /// thread.
+    /// Runs the jobs and operations that are in the inbox now, without sleeping. Returns their number. Must be called on the owning thread.
     public func drain() -> Int { drain(while: { true }) }
 
-    /// Like `drain`, but asks before each job and each operation whether to run it. What is left is announced again.
+    /// Like `drain`, but asks before each job and each operation whether to run it. The rest is announced again.
     package func drain(while mayContinue: () -> Bool) -> Int {
         enter("Inbox.drain()")
         defer { leave() }

@@ -30,7 +30,7 @@ enum ManuallyStartedOperations {
 }
 
 extension Operation {
-    /// A manually called `start` has returned, and the operation may continue.
+    /// Counts the operation if it continues after a manually called `start` has returned.
     func manualStartHasReturned() {
         ManuallyStartedOperations.begin()
         if !transition({ $0.manualStartReturned() }) { ManuallyStartedOperations.end() }

@@ -10,7 +10,7 @@ final class SimulatedWorkers: @unchecked Sendable {
     private let thread = cplatform_thread_id()
     /// The scheduled queues and the thread groups they were scheduled on.
     @safe @exclusivity(unchecked) private var scheduled: [(core: OperationQueue.Core, group: ThreadGroup, level: UInt8)] = []
-    /// How many of them have another priority than the usual one.
+    /// The number of those with another priority than the usual one.
     @safe @exclusivity(unchecked) private var specialCount = 0
     @safe @exclusivity(unchecked) private var random: UInt64
     var now = ContinuousClock.now

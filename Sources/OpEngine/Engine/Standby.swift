@@ -3,37 +3,37 @@ import CPlatform
 /// A worker that stands by at a queue, because another worker runs the queue's operations so fast that a second one would slow it down.
 ///
 /// Two workers move the queue's cache line, and that of each operation, from one processor to the other. If operations take less than about
-/// 0.1 µs, that takes longer than running them. And if operations need a key that the other worker's operation has, a second worker only takes
-/// them to give them back. A worker that comes to such a queue therefore sleeps, and looks again after each `pause`. Until then no worker is
-/// woken for that queue. A worker that stops serving it, or is about to wait, ends the standby.
+/// 0.1 µs, that takes longer than running them. And if operations need a key that the other worker's operation has, a second worker would
+/// only take them and give them back. A worker that arrives at such a queue therefore sleeps, and checks again after each `pause`. Until
+/// then no worker is woken for that queue. When the other worker stops serving the queue, or is about to wait, it ends the standby.
 ///
-/// Saves 28 to 62 per cent of the time of a batch of tiny operations (W9 of docs/performance.md), more on processors that share no cache. Costs
-/// some microseconds now and then when a worker arrives at a queue with many operations. When operations begin to take longer, the second
-/// worker comes up to 0.2 ms later; one that needs no key may wait for 1.6 ms behind many that do.
+/// Saves 28 to 62 per cent of the time of a batch of tiny operations (W9 of docs/performance.md), more on processors that share no cache.
+/// Costs some microseconds now and then when a worker arrives at a queue with many operations. When operations begin to take longer, the
+/// second worker serves the queue up to 0.2 ms later. An operation that needs no key may wait for 1.6 ms behind many that do.
 ///
-/// A class, because the compiler does not know the size of `ContinuousClock.Instant`: a function with such a variable calls the runtime whenever
-/// it is called. Used only by the worker's thread.
+/// A class, because the compiler does not know the size of `ContinuousClock.Instant`: a function with such a variable calls Swift's runtime
+/// at each call. Used only by the worker's thread.
 final class Standby {
-    /// A queue must have more operations than this, because fewer are done before it would be worth it.
+    /// A queue must have more operations than this. Fewer are done before a standby would pay.
     private static let leastCount = 256
-    /// The time between two looks.
+    /// The time between two checks.
     private static let pause = Duration.microseconds(100)
     /// The other worker is fast if it gives keys back at least this often.
     private static let shortHold = Duration.microseconds(5)
 
-    /// When a worker tries to stand by. Made anew when the worker rests.
+    /// Decides when a worker tries to stand by. Made anew when the worker rests.
     struct Trials {
         /// The worker's last turn, if the worker has not rested since.
         private var last: (queue: ObjectIdentifier, isFull: Bool, isRefused: Bool)?
         private var interval = 1
         private var arrivals = 0
-        /// In how many turns, one after the other, the worker had to give most operations back. Nil if keys were held for long then.
+        /// The number of successive turns in which the worker had to give most operations back. Nil if keys were held for long then.
         private var refused: Int? = 0
 
-        /// In how many turns, one after the other, the worker had to give most operations back, if that is a reason to stand by.
+        /// The number of successive turns in which the worker had to give most operations back, if that is a reason to stand by.
         var refusedTurns: Int { refused ?? 0 }
 
-        /// The worker arrives at a queue. Returns whether to try, which depends on the last turn; false if that was at another queue.
+        /// Returns whether a worker that arrives at a queue should try. That depends on its last turn; false if that was at another queue.
         mutating func isDue(at core: OperationQueue.Core) -> Bool {
             guard let last, last.queue == ObjectIdentifier(core) else { return false }
             return isDue(wasRefused: last.isRefused, wasFull: last.isFull)
@@ -43,8 +43,8 @@ final class Standby {
             last = (ObjectIdentifier(core), isFull, isRefused)
         }
 
-        /// Returns whether to try: if the worker had to give back most operations of its last turn. Otherwise only after full turns: the first
-        /// one, the third, the seventh, and so on, at last each 32nd.
+        /// Returns whether to try. A worker that had to give back most operations of its last turn tries. Another one tries only after full
+        /// turns: the first one, the third, the seventh, and so on, at last each 32nd.
         ///
         /// - Parameters:
         ///   - wasRefused: whether the worker had to give back most operations of its last turn.
@@ -59,24 +59,26 @@ final class Standby {
             return true
         }
 
-        /// The standby has shown that refusals are no reason for the next one: the worker had better look for operations that can start.
+        /// Records that keys are held for long: refusals are no reason for the next standby, and the worker had better look for operations
+        /// that can start.
         mutating func keysAreHeldForLong() { refused = nil }
     }
 
-    /// What the last look has seen.
+    /// The count and the moment of the last check.
     private var seen: (departures: Int, moment: ContinuousClock.Instant)
     /// Whether the worker had to give operations back.
     private let isRefused: Bool
     /// The other worker is fast if an operation takes no longer than this.
     private let longest: Duration
-    /// Whether the other worker was fast when this one looked last.
+    /// Whether the other worker was fast at the last check.
     private(set) var isFast = true
-    /// When the worker serves the queue again in any case. Operations that it could start may have come.
+    /// The moment when the worker serves the queue again in any case, because operations that it can start may have arrived.
     private let end: ContinuousClock.Instant?
 
     /// Begins to stand by at `core`, to which the calling worker was scheduled. Nil if the worker should serve the queue.
     ///
-    /// - Parameter refusedTurns: in how many turns, up to now, the worker had to give most operations back, because keys were taken.
+    /// - Parameter refusedTurns: the number of successive turns in which the worker had to give most operations back, because keys were
+    ///   taken.
     init?(at core: OperationQueue.Core, refusedTurns: Int) {
         isRefused = refusedTurns > 0
         let refused = isRefused
@@ -84,7 +86,7 @@ final class Standby {
         seen = (departures, .now)
         longest = unsafe isRefused ? Standby.shortHold : core.uncheckedEngine.tinyDuration
         end = isRefused ? seen.moment + Standby.pause * (1 << min(refusedTurns, 4)) : nil
-        // Whoever has the keys may have lost its processor to this worker, so only a sleep tells. Otherwise: about 2 µs.
+        // The thread that has the keys may have lost its processor to this worker, so only a sleep tells. Otherwise, this takes about 2 µs.
         if !isRefused { for _ in 0..<64 { cplatform_relax() } }
         let begins = core.state.withLock { state in
             guard isRefused || isStillFast(in: state) else { return false }
@@ -94,7 +96,7 @@ final class Standby {
         if !begins { return nil }
     }
 
-    /// The moment of the next look.
+    /// The moment of the next check.
     var nextLook: ContinuousClock.Instant { seen.moment + Standby.pause }
 
     enum Look {
@@ -105,7 +107,7 @@ final class Standby {
         case arrives
     }
 
-    /// Looks whether the other worker is as fast as before.
+    /// Checks whether the other worker is as fast as before.
     func look(at core: OperationQueue.Core) -> Look {
         core.state.withLock { state in
             guard state.hasStandby else { return .isOver }
@@ -124,17 +126,17 @@ final class Standby {
         return seen.moment - before.moment <= longest * (departures - before.departures)
     }
 
-    /// How many operations have left the queue. Nil if two workers run operations, or if too few are ready.
+    /// The number of operations that have left the queue. Nil if two workers run operations, or if too few are ready.
     private static func departures(from state: borrowing OperationQueue.State, isRefused: Bool) -> Int? {
-        // None is executing when the only worker is between two operations.
+        // No operation executes while the only worker is between two of them.
         guard state.executing <= 1, isRefused || state.count > leastCount && state.isRunnable else { return nil }
         return state.added - state.count
     }
 }
 
 extension Worker {
-    /// Sleeps and looks until the worker is needed. Returns whether it is to serve the queue as if it had been scheduled. If not, the queue was
-    /// scheduled if it needs a worker.
+    /// Sleeps and checks until the worker is needed. Returns whether it is to serve the queue as if it had been scheduled. If not, the
+    /// queue was scheduled if it needs a worker.
     func standBy(_ standby: Standby, at core: OperationQueue.Core) -> Bool {
         // A job may take long, or wait for operations of the queue. Work of other queues comes first.
         while !inbox.hasJobs, engine.pool.withLock({ $0.standBy(self) }) {

@@ -77,7 +77,7 @@ extension Worker {
     }
 }
 
-/// The state letter of a thread, or, if that sleeps, of the first thread of the process that works for it.
+/// The state letter of a thread. If the thread sleeps, that of the first thread of the process that works for it.
 private func sleepsOrRuns(_ number: pid_t, _ process: pid_t) -> UInt8? {
     let state = threadState("/proc/self/task/\(number)/stat")
     if process == 0 || state != UInt8(ascii: "S") && state != UInt8(ascii: "D") { return state }

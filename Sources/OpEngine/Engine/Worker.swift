@@ -98,7 +98,7 @@ public final class Worker: @unchecked Sendable {
     /// Looks for work until the pool ends the thread. Each round has two steps:
     ///
     /// 1. **Jobs.** The worker runs what is in its inbox. A job may take long or wait, so the worker stops searching first.
-    /// 2. **The pool decides** under its lock what the worker does next (`Pool.next`):
+    /// 1. **Jobs.** The worker runs the jobs in its inbox. A job may take long or wait, so the worker stops searching first.
     ///    - **serve** a scheduled queue: run a turn of its operations, or stand by if another worker runs them fast enough (`Standby`). The pool
     ///      wakes the next worker in the same step if more work waits, so one wake-up leads to another.
     ///    - **spin**, if it found nothing for the first time: poll for work for some microseconds before it sleeps.
@@ -195,7 +195,8 @@ public final class Worker: @unchecked Sendable {
             if inbox.hasJobs {
                 context.scheduleServedQueue()
                 inbox.runJobs()
-                // The worker may have returned from blocking, while others have taken over its work, or have been asked to look elsewhere.
+                // The worker may have returned from blocking, while others took over its work. Or it may have been asked to serve a more
+                // urgent queue.
                 if engine.pool.withLock({ $0.hasTooManyAwake || $0.hasMoreUrgent(than: core, for: self) }) {
                     core.scheduleIfRunnable()
                     return left == 0
@@ -213,7 +214,7 @@ public final class Worker: @unchecked Sendable {
     /// Whether the worker had to give back most operations of its turn.
     private func isRefused(_ context: ThreadContext) -> Bool { context.refusals > Worker.turn / 2 }
 
-    /// Whether the worker's turn begins anew, because nobody else needs the worker, and another one stands by at the queue.
+    /// Whether the worker's turn begins anew, because no other queue needs the worker, and another worker stands by at this one.
     private func mayGoOn(at core: OperationQueue.Core, _ context: ThreadContext) -> Bool {
         if isRefused(context) { return false }
         context.refusals = 0
