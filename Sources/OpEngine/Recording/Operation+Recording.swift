@@ -1,7 +1,7 @@
 import CPlatform
 import Synchronization
 
-/// What a change of an operation's state means for the recorder.
+/// The meaning of a change of an operation's state for the recorder.
 struct Milestones: OptionSet {
     let rawValue: UInt16
 
@@ -52,8 +52,8 @@ extension Operation {
         return nil
     }
 
-    /// Exchanges the state word, and records what the change means if the operation is recorded. Returns false if another thread was
-    /// faster; `old` is then what it has left.
+    /// Exchanges the state word, and records the meaning of the change if the operation is recorded. Returns false if another thread was
+    /// faster; `old` is then the present state.
     func exchangeState(_ old: inout UInt64, for new: inout State) -> Bool {
         let milestones = Milestones(from: State(bits: old), to: &new)
         func change() -> Bool {
@@ -81,7 +81,7 @@ extension Operation {
     /// The address if the recorder knows the operation; 0 otherwise.
     var knownAddress: UInt64 { loadState().has(State.recorded) ? recordAddress : 0 }
 
-    /// Writes what a change of the state means. The caller may hold the queue's lock, but not the operation's.
+    /// Writes the records of a change of the state. The caller may hold the queue's lock, but not the operation's.
     func write(_ milestones: Milestones, at time: UInt64, to buffer: RecordBuffer) {
         let address = recordAddress
         if milestones.contains(.added) {
@@ -133,7 +133,7 @@ extension Operation {
     /// Adds an operation to a queue with a change of its state that may be refused, and records this and all further changes. The caller
     /// holds the queue's lock.
     ///
-    /// - Returns: what `join` returns. Nil, and nothing has changed, also if the operation is observed, or if no recorder is recording.
+    /// - Returns: the result of `join`. Nil, without any change, also if the operation is observed, or if no recorder is recording.
     func join(
         _ core: OperationQueue.Core, _ queue: inout OperationQueue.State, recording join: (inout State) -> Bool?
     ) -> Bool? {
@@ -184,7 +184,7 @@ extension Operation {
         }
     }
 
-    /// Records where a script has made or added this operation. Has no effect unless a recorder is recording.
+    /// Records the place where a script has made or added this operation. Has no effect unless a recorder is recording.
     ///
     /// - Parameter isFinal: whether this replaces a place that was recorded before the operation was added.
     package func recordPlace(_ place: String, isFinal: Bool) {
@@ -196,8 +196,8 @@ extension Operation {
     ///
     /// - Parameters:
     ///   - slots: the number of operations that the worker does at once.
-    ///   - began: when it began, in seconds of the monotonic clock.
-    ///   - ended: when it ended.
+    ///   - began: the time when it began, in seconds of the monotonic clock.
+    ///   - ended: the time when it ended.
     package func recordRun(elsewhere worker: String, slots: Int, began: Double, ended: Double) {
         guard loadState().has(State.recorded) else { return }
         RecordBuffer.ofThread { buffer in

@@ -1,9 +1,9 @@
 /// The numbers of the operations at some addresses: 0, 1, 2, … in the order in which the addresses are looked up first.
 ///
-/// Operations that were made one after the other are often neighbours in memory. So the numbers for a page of memory are stored together, and
-/// whoever looks up addresses keeps the page of the last one: a look-up in the same page needs no hashing, and touches the same cache lines.
+/// Operations that were made one after the other are often neighbours in memory. So the numbers for a page of memory are stored together,
+/// and the caller keeps the page of its last look-up: a look-up in the same page needs no hashing, and touches the same cache lines.
 struct OperationNumbers {
-    /// A page of memory, and where its numbers begin in `numbers`.
+    /// A page of memory, and the index in `numbers` at which its numbers begin.
     struct Page {
         fileprivate let index: UInt64
         fileprivate let start: Int
@@ -20,7 +20,7 @@ struct OperationNumbers {
     private var numbers: [Int32] = []
     private var count: Int32 = 0
 
-    /// - Parameter page: that of the last look-up. Becomes that of this one.
+    /// - Parameter page: the page of the last look-up. Becomes that of this one.
     mutating func number(of address: UInt64, _ page: inout Page) -> Int {
         let index = address / Self.pageSize
         if index != page.index { page = self.page(index) }

@@ -1,6 +1,6 @@
-/// Something that happened during a recorded run. See `Recorder`.
+/// An event of a recorded run. See `Recorder`.
 public struct OperationRecord: Sendable {
-    /// What happened.
+    /// The kind of a record, with its details.
     public enum Event: Sendable {
         /// The first record of a thread. `worker` is the number of the worker; nil on a thread that is not in the engine's pool.
         case thread(worker: Int?, isMain: Bool)
@@ -10,17 +10,17 @@ public struct OperationRecord: Sendable {
         case workerReturned(Int)
         /// A queue got its first recorded operation, or its settings have changed. `maximum` is nil if the engine decides.
         case queue(Int, name: String?, maximum: Int?, isSuspended: Bool)
-        /// The operation is a group, and its members are in the queue with this number. Comes before the first record of that
-        /// queue, and perhaps before the group itself is `added`.
+        /// The operation is a group, and its members are in the queue with this number. Precedes the first record of that queue, and
+        /// perhaps `added` of the group itself.
         case group(queue: Int)
         /// The operation was added to a queue. `creator` is the operation that added it, if one did.
         case added(queue: Int, creator: Int?, priority: Operation.QueuePriority, isReady: Bool)
-        /// The place in a script where the operation was made or added, such as `build.lua:12`; empty if it is unknown. Comes before
-        /// `added`. A place that is not final counts only if no other was recorded before.
+        /// The place in a script where the operation was made or added, such as `build.lua:12`; empty if it is unknown. Precedes `added`. A
+        /// place that is not final counts only if no other was recorded before.
         case place(String, isFinal: Bool)
-        /// The operation has this name from now on. Comes right after `added` if the operation had a name then. Empty if it has none any more.
+        /// The operation has this name from now on; empty for none. Follows `added` immediately if the operation had a name then.
         case name(String)
-        /// The operation depends on another recorded operation. Comes right after `started`, or after `finished` without a start.
+        /// The operation depends on another recorded operation. Follows `started` immediately, or `finished` without a start.
         case dependency(Int)
         /// The operation's dependencies allow it to start. May occur again.
         case ready
@@ -28,7 +28,7 @@ public struct OperationRecord: Sendable {
         case started
         /// The operation has left the thread without having finished.
         case returned
-        /// The work of the operation was done outside of this process, by a worker that does at most `slots` operations at once. Comes before
+        /// The work of the operation was done outside of this process, by a worker that does at most `slots` operations at once. Precedes
         /// `attemptFailed` or `finished`. The times are of the same clock as `time`, after the operation's start and not after `time`.
         case ranElsewhere(worker: String, slots: Int, began: UInt64, ended: UInt64)
         /// The operation has failed and will be tried again, beginning with another `started`. It recorded the error before.
@@ -54,7 +54,7 @@ public struct OperationRecord: Sendable {
     /// The number of the operation; -1 if the record is about none. Numbers count from 0. An operation may have the number of an earlier one
     /// that was deallocated; its `added` is then the first record with this number since.
     public let operation: Int
-    /// What happened.
+    /// The kind, with its details.
     public let event: Event
 }
 
@@ -64,6 +64,6 @@ public protocol OperationRecordReceiver: AnyObject, Sendable {
     func receive(_ record: OperationRecord)
     /// Called after the records of some milliseconds, even if there were none, and once at the end.
     func finishBatch()
-    /// The text of an operation's error. Called on the thread that has recorded the error, with no lock held.
+    /// Returns the text of an operation's error. Called on the thread that has recorded the error, with no lock held.
     func describe(_ error: any Error) -> String
 }

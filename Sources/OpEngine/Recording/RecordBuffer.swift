@@ -40,7 +40,7 @@ import Synchronization
     let recorder: Recorder
     let number: Int
     private let entries = UnsafeMutablePointer<Entry>.allocate(capacity: capacity)
-    /// How many records were written and read. Each is in a cache line of its own.
+    /// The number of records that were written, and of those that were read. Each is in a cache line of its own.
     private let tail = Atomic<Int>(0)
     private let gap = InlineArray<7, Int>(repeating: 0)
     private let head = Atomic<Int>(0)
@@ -50,7 +50,7 @@ import Synchronization
     /// The time of the last record that the recorder has read.
     @safe @exclusivity(unchecked) var lastTime: UInt64 = 0
     private let otherGap = InlineArray<4, Int>(repeating: 0)
-    /// The value of `head` when the writer looked last.
+    /// The value of `head` at the writer's last look.
     private var knownHead = 0
     private var written = 0
     /// Whether the thread has read the clock for a record that it has not published.
@@ -113,7 +113,7 @@ import Synchronization
         publish()
     }
 
-    /// Where the next record belongs; nil if nobody reads any more.
+    /// The place of the next record; nil if the recorder reads no more.
     @inline(__always)
     private func freeSlot() -> UnsafeMutablePointer<Entry>? {
         if written - knownHead == RecordBuffer.capacity && !makeRoom() { return nil }
@@ -131,12 +131,12 @@ import Synchronization
         unsafe (UnsafeMutableRawPointer(slot) + 16).assumingMemoryBound(to: String.self)
     }
 
-    /// Waits until the recorder has read something. Returns false if it does not read any more.
+    /// Waits until the recorder has read something. Returns false if it reads no more.
     @inline(never)
     private func makeRoom() -> Bool {
         knownHead = head.load(ordering: .acquiring)
         if written - knownHead < RecordBuffer.capacity { return true }
-        // The recorder takes no lock that this thread may hold. To wait for it is like waiting for a lock of the engine.
+        // The recorder takes no lock that this thread may hold. So this wait is like one for a lock of the engine.
         ThreadContext.whileWaitingForLock {
             while written - knownHead == RecordBuffer.capacity && isOpen.load(ordering: .acquiring) {
                 recorder.wake()

@@ -1,7 +1,7 @@
 import CPlatform
 import Synchronization
 
-/// Records what happens to the operations of an engine, and to what runs beside them, at a fraction of a microsecond for each operation.
+/// Records the events of an engine's operations, and of activities beside them, at a fraction of a microsecond for each operation.
 ///
 /// Threads write records into buffers of their own without locks. The recorder's thread reads the buffers every few milliseconds and passes
 /// the records to a receiver in order of time. A thread whose buffer is full waits for the recorder, so the memory is bounded. Only one
@@ -12,12 +12,12 @@ public final class Recorder: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `state` and `buffers` have locks, and the other properties are constant, atomic, or used only
     // by the recorder's thread until that has ended.
 
-    /// How long the recorder sleeps before it reads the buffers again.
+    /// The time that the recorder sleeps before it reads the buffers again.
     private static let interval = Duration.milliseconds(10)
     private static let active = Guarded<Recorder?>(nil)
     private static let count = Atomic<Int>(0)
 
-    /// Tells this recorder from all others of the process, without retaining it.
+    /// Distinguishes this recorder from all others of the process, without retaining it.
     let serial = Recorder.count.wrappingAdd(1, ordering: .relaxed).newValue
     let receiver: any OperationRecordReceiver
     private let engine: Engine
@@ -51,7 +51,7 @@ public final class Recorder: @unchecked Sendable {
         engine.eventObservers.setRecorded(true)
     }
 
-    /// Stops recording, passes what was recorded to the receiver, and waits until it has received everything. Further calls do nothing.
+    /// Stops recording, passes the remaining records to the receiver, and waits until it has received them. Further calls do nothing.
     public func stop() {
         if isStopping.exchange(true, ordering: .acquiringAndReleasing) { return }
         engine.eventObservers.setRecorded(false)
@@ -65,7 +65,7 @@ public final class Recorder: @unchecked Sendable {
     /// Records that something outside the engine's threads has begun, such as a program.
     ///
     /// - Parameters:
-    ///   - name: what the record calls it.
+    ///   - name: the name of the activity in the record.
     ///   - operation: the operation that has begun it, if one has.
     /// - Returns: the number to pass to `activityEnded`; nil if no recorder is recording.
     public static func activityBegan(_ name: String, by operation: Operation?) -> Int? {
@@ -124,7 +124,7 @@ public final class Recorder: @unchecked Sendable {
         thread.end()
     }
 
-    /// Passes on everything that happened until now, as far as all of it was published.
+    /// Passes on the records of the time until now, as far as all threads have published theirs.
     private func pass() {
         let all = buffers.withLock { $0 }
         let now = monotonicNow()
@@ -139,7 +139,7 @@ public final class Recorder: @unchecked Sendable {
         buffers.withLock { $0.removeAll { $0.isAbandoned.load(ordering: .acquiring) && $0.published.isEmpty } }
     }
 
-    /// A buffer of which records are being merged.
+    /// A buffer whose records are being merged.
     private struct Source {
         let buffer: RecordBuffer
         var next: Int
@@ -189,7 +189,7 @@ public final class Recorder: @unchecked Sendable {
         buffer.advance(to: index)
     }
 
-    /// Passes on a record. Returns how many entries it consists of.
+    /// Passes on a record. Returns the number of its entries.
     private func translate(_ entry: RecordBuffer.Entry, at index: Int, of buffer: RecordBuffer) -> Int {
         var length = 1
         let operation = entry.address == 0 ? -1 : number(of: entry.address, in: buffer)
@@ -245,8 +245,7 @@ public final class Recorder: @unchecked Sendable {
 extension RecordBuffer {
     /// Calls `body` with the buffer of the calling thread. Returns nil if no recorder is recording.
     ///
-    /// Retains nothing, because most of the time that a record would take otherwise is that of retaining and releasing. `body` must not end
-    /// the thread.
+    /// Retains nothing, because retaining and releasing would take most of the time of a record. `body` must not end the thread.
     @inline(__always)
     static func ofThread<Result>(_ body: (RecordBuffer) -> Result) -> Result? {
         // Safety: the context lives as long as the thread. Only `openBuffer` replaces its buffer, before `body`.
