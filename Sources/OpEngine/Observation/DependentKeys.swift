@@ -1,4 +1,4 @@
-/// A class that says which of its keys depend on others.
+/// A class that declares which of its keys depend on others.
 protocol DeclaringDependentKeys: KeyValueObserving {
     static func keyPathsForValuesAffectingValue(forKey key: String) -> Set<String>
 }

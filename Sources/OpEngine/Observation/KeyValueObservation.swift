@@ -16,7 +16,7 @@ public final class KeyValueObservation: Sendable {
     public func invalidate() { mailbox.remove(registration) }
 }
 
-/// Which values a change handler receives, and when it is called.
+/// Selects the values that a change handler receives, and the calls of that handler.
 public struct KeyValueObservingOptions: OptionSet, Sendable {
     /// One bit for each option, with Foundation's values.
     public let rawValue: UInt

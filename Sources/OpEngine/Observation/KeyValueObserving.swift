@@ -46,7 +46,8 @@ extension KeyValueObserving {
 }
 
 extension AnyKeyPath {
-    /// How many properties and unwrapped optionals the path leads through. That is part of what it prints, with types in parentheses.
+    /// The number of properties and unwrapped optionals that the path leads through. The text of a path has them, with types in
+    /// parentheses.
     fileprivate var stepCount: Int {
         var (depth, count) = (0, 0)
         for character in "\(self)" {

@@ -10,7 +10,7 @@ extension Mailbox {
             /// A subclass announced that a value will change.
             case announcedPrior(key: ObservedKey, old: any Sendable)
             case event(OperationEvent.Record)
-            /// Call this closure when everything before it has been delivered.
+            /// A closure to call when everything before it has been delivered.
             case mark(@Sendable () -> Void)
         }
 
@@ -28,9 +28,9 @@ extension Mailbox {
         let key: ObservedKey
         /// The value before the change, for observers since `began`. Others are told the value that they know.
         var old: (value: any Sendable, began: UInt64)?
-        /// The value after the change. Nil for a flag of the engine whose getter a subclass overrides: the getter is asked at the delivery.
+        /// The value after the change. Nil for a flag of the engine whose getter a subclass overrides: the delivery asks that getter.
         var new: (any Sendable)?
-        /// Whether observers that know the new value already are told as well, because the value may have changed in between.
+        /// Whether observers that know the new value are told as well, because the value may have changed in between.
         let isAlwaysTold: Bool
 
         /// A change of a value that the engine stores.
@@ -81,7 +81,7 @@ extension Mailbox {
 
         init(overridden: Set<ObservedKey>) { self.overridden = overridden }
 
-        /// Whether nobody observes and nothing is waiting.
+        /// Whether the mailbox has no observers and no waiting entries.
         var isIdle: Bool { registrations.isEmpty && subscribing == 0 && tracedCore == nil && taken == entries.count }
 
         func wants(_ key: ObservedKey) -> Bool { registrations.contains { $0.key == key } }
@@ -131,16 +131,16 @@ extension Mailbox {
             record(.change(overridden.contains(flag) ? Change(ofOverridden: flag) : Change(of: flag, from: !value, to: value)))
         }
 
-        /// Notes a change of a value that nobody observes, because a subscription may be in progress.
+        /// Counts a change of a value that is not observed, because a subscription may be in progress.
         mutating func touch() { sequence += 1 }
 
-        /// Notes an announcement.
+        /// Records an announcement.
         ///
         /// - Returns: a value that the caller must release outside the lock.
         mutating func willChange(_ key: ObservedKey, old: any Sendable, thread: Int32) -> Announcement? {
             touch()
             announcements.append(Announcement(key: key, thread: thread, sequence: sequence, old: old))
-            // Limits the memory used by announcements whose `didChangeValue` never comes.
+            // Limits the memory of announcements that are never followed by `didChangeValue`.
             let forgotten = announcements.count > 64 ? announcements.removeFirst() : nil
             if registrations.contains(where: { $0.key == key && $0.options.contains(.prior) }) {
                 record(.announcedPrior(key: key, old: old))

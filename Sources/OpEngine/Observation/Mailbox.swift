@@ -119,7 +119,7 @@ import CPlatform
     }
 
     private func recordDidChange(_ key: ObservedKey, to new: any Sendable) {
-        // Release outside the lock: the announcement may hold the last reference to the old value, whose `deinit` is foreign code.
+        // Released outside of the lock: the announcement may hold the last reference to the old value, whose `deinit` is foreign code.
         let announcement = state.withLock { $0.didChange(key, new: new, thread: cplatform_thread_id()) }
         withExtendedLifetime(announcement) {}
     }

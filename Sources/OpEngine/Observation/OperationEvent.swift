@@ -1,7 +1,7 @@
 import CPlatform
 import Glibc
 
-/// Something that happened to an operation in a queue.
+/// An event of an operation in a queue.
 public struct OperationEvent: Sendable {
     /// The kinds of events.
     public enum Kind: Sendable, Hashable, CaseIterable {
@@ -17,7 +17,7 @@ public struct OperationEvent: Sendable {
         case cancelled
     }
 
-    /// What happened.
+    /// The kind of the event.
     public let kind: Kind
     /// The time in nanoseconds of the monotonic clock. Never decreases from one event of an operation to the next.
     public let time: UInt64

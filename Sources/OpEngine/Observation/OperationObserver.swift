@@ -55,7 +55,7 @@ extension Engine {
         let isUsed = Atomic<Bool>(false)
         /// Whether there are observers.
         let hasObservers = Atomic<Bool>(false)
-        /// Whether a recorder receives what happens.
+        /// Whether a recorder records the operations.
         let isRecorded = Atomic<Bool>(false)
 
         var all: [any OperationObserver] { observers.withLock { $0 } }

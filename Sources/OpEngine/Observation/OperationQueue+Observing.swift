@@ -4,8 +4,9 @@ extension KeyValueObserving where Self: OperationQueue {
     /// Calls `changeHandler` when the property changes, until the returned token is invalidated or deallocated.
     ///
     /// Observable properties are `operations`, `operationCount`, `isSuspended`, `maxConcurrentOperationCount`, `name`, those of `progress`,
-    /// such as `\.progress.fractionCompleted`, and those that a subclass announces. Traps with the name of any other. The changes of one queue are delivered in order, one at a time, with no lock held, and on the same threads as
-    /// those of operations. Observing `operations` costs O(operations) for each change.
+    /// such as `\.progress.fractionCompleted`, and those that a subclass announces. Traps with the name of any other. The changes of one
+    /// queue are delivered in order, one at a time, with no lock held, and on the same threads as those of operations. Observing
+    /// `operations` costs O(operations) for each change.
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<OperationQueue, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
@@ -202,7 +203,7 @@ extension OperationQueueProgress {
         // If the queue object has been deallocated, nothing changes any more.
         let mailbox = core.queue?.openObservation().progress ?? Mailbox(owner: self)
         mailbox.state.withLock { $0.subscribing += 1 }
-        // Nobody may have observed the fraction until now.
+        // The fraction may not have been observed until now.
         core.recordFractionOfGroups()
         return mailbox.subscribe(
             .progress(property), options, of: self, read: Self.untyped { $0.value(of: property) }, handler: handler)

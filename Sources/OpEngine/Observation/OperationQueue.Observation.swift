@@ -39,10 +39,10 @@ extension OperationQueue {
             if !hasGroups { progress.record(.progress(.fractionCompleted), old: old.fraction, new: new.fraction) }
         }
 
-        /// From now on the queue has groups, and `recordFraction` records the fraction, which is `current` now.
+        /// Makes `recordFraction` record the fraction, because the queue has groups from now on. The fraction is `current` now.
         func expectGroups(at current: Double) { fraction.withLock { last in if last == nil { last = current } } }
 
-        /// Whether somebody observes the fraction, or is about to.
+        /// Whether the fraction is observed, or about to be.
         var wantsFraction: Bool { progress.state.withLock { $0.wants(.progress(.fractionCompleted)) || $0.subscribing > 0 } }
 
         /// Records the fraction of a queue with groups. The caller holds no lock of a queue, so that `read` may take those of the groups.
