@@ -36,7 +36,8 @@ let package = Package(
         // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
         .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
         .target(name: "CPlatform"),
-        .target(name: "OpEngine", dependencies: ["CPlatform"], swiftSettings: strictMemory),
+        .target(name: "OpPlatform", dependencies: ["CPlatform"], swiftSettings: strictMemory),
+        .target(name: "OpEngine", dependencies: ["CPlatform", "OpPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngineDispatch", dependencies: ["OpEngine"], swiftSettings: strict),
         // Archives, as libuv's. SQLite's needs the mathematical functions.
         .target(
@@ -44,8 +45,10 @@ let package = Package(
         .target(name: "OpStore", dependencies: ["CStore"], swiftSettings: strictMemory),
         // Loads its libraries when they are needed.
         .target(name: "CNats", linkerSettings: [.linkedLibrary(":libxxhash.a")]),
-        .target(name: "OpCluster", dependencies: ["CNats", "OpEngine"], swiftSettings: strictMemory),
-        .target(name: "LuaBindings", dependencies: ["CIO", "CLua", "OpCluster", "OpEngine", "OpStore"], swiftSettings: strictMemory),
+        .target(name: "OpCluster", dependencies: ["CNats", "OpPlatform"], swiftSettings: strictMemory),
+        .target(
+            name: "LuaBindings", dependencies: ["CIO", "CLua", "OpCluster", "OpEngine", "OpPlatform", "OpStore"],
+            swiftSettings: strictMemory),
         .executableTarget(name: "opscript-worker", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "COpscript"),
         // The functions of opscript.h. All that it handles comes from C, so marking each expression as unsafe would say nothing.
@@ -79,7 +82,9 @@ let package = Package(
             name: "DropInTests", dependencies: ["OpEngine", "TestLimits", "TestSupport"], exclude: ["README.md"],
             packageAccess: false, swiftSettings: [.swiftLanguageMode(.v5)]),
         .testTarget(
-            name: "OpEngineTests", dependencies: ["OpEngine", "CPlatform", "CTestSupport", "TestLimits", "TestSupport"],
+            name: "OpPlatformTests", dependencies: ["CPlatform", "CTestSupport", "OpPlatform", "TestSupport"], swiftSettings: strictMemory),
+        .testTarget(
+            name: "OpEngineTests", dependencies: ["OpEngine", "OpPlatform", "CPlatform", "CTestSupport", "TestLimits", "TestSupport"],
             swiftSettings: strictMemory),
         .testTarget(
             name: "OpEngineDispatchTests", dependencies: ["OpEngine", "OpEngineDispatch", "TestSupport"], swiftSettings: strict),
@@ -99,13 +104,13 @@ let package = Package(
         .executableTarget(
             name: "ClusterBench", dependencies: ["ClusterSupport", "OpCluster"], path: "Tests/ClusterBench", swiftSettings: strict),
         .testTarget(
-            name: "OpClusterTests", dependencies: ["ClusterSupport", "OpCluster", "OpEngine", "TestSupport"], swiftSettings: strict),
+            name: "OpClusterTests", dependencies: ["ClusterSupport", "OpCluster", "OpPlatform", "TestSupport"], swiftSettings: strict),
         .target(name: "CTestSupport", path: "Tests/CTestSupport"),
         .testTarget(name: "CLuaTests", dependencies: ["CLua", "CTestSupport", "TestSupport"], swiftSettings: strictMemory),
         .testTarget(
             name: "LuaBindingsTests",
             dependencies: [
-                "ClusterSupport", "CTestSupport", "CLua", "LuaBindings", "OpCluster", "OpEngine", "ProcessHost", "TestLimits",
+                "ClusterSupport", "CTestSupport", "CLua", "LuaBindings", "OpCluster", "OpEngine", "OpPlatform", "ProcessHost", "TestLimits",
                 "TestSupport",
                 "opscript-worker",
             ],

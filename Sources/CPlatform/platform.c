@@ -7,6 +7,7 @@
 
 _Thread_local void *cplatform_thread_context;
 _Thread_local void *cplatform_thread_releases;
+_Thread_local bool *cplatform_lock_wait_flag;
 
 static _Thread_local int thread_id;
 

@@ -1,8 +1,9 @@
+import OpPlatform
 import TestSupport
 import Testing
 
 @testable import LuaBindings
-@_spi(Locking) @testable import OpEngine
+@testable import OpEngine
 
 /// Operations and states release each other in time.
 @Suite struct KeptByNobodyTests {

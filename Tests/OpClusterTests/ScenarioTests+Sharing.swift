@@ -1,5 +1,5 @@
 import ClusterSupport
-@_spi(Locking) import OpEngine
+import OpPlatform
 import TestSupport
 import Testing
 

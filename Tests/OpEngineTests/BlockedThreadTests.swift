@@ -1,11 +1,12 @@
 import CTestSupport
 import Dispatch
 import Glibc
+import OpPlatform
 import TestLimits
 import TestSupport
 import Testing
 
-@_spi(Locking) @testable import OpEngine
+@testable import OpEngine
 
 /// Bodies that block in calls that the engine is not told about.
 @Suite struct BlockedThreadTests {

@@ -1,7 +1,8 @@
+import OpPlatform
 import TestSupport
 import Testing
 
-@testable @_spi(Locking) import OpEngine
+@testable import OpEngine
 
 /// The order of operations that are removed from the middle of a list, and the order when the numbers run out.
 @Suite struct QueueOrderTests {

@@ -1,10 +1,11 @@
 import Glibc
+import OpPlatform
 import Synchronization
 import TestLimits
 import TestSupport
 import Testing
 
-@_spi(Locking) @testable import OpEngine
+@testable import OpEngine
 
 @Suite(.endsWithin(seconds: 60)) struct QueueTests {
     @Test func aBlockBecomesAnOperation() {

@@ -1,8 +1,9 @@
+import OpPlatform
 import Synchronization
 import TestSupport
 import Testing
 
-@_spi(Locking) @testable import OpEngine
+@testable import OpEngine
 
 /// A worker may stand by while another one runs tiny operations. It must come when it is needed.
 @Suite struct StandbyTests {

@@ -1,4 +1,4 @@
-// Functions of Linux that OpEngine needs and Swift cannot call. Each one states the reason.
+// Functions of Linux that OpPlatform and OpEngine need and Swift cannot call. Each one states the reason.
 #ifndef CPLATFORM_H
 #define CPLATFORM_H
 
@@ -34,10 +34,18 @@ static inline void cplatform_futex_wake(const void *word, int count) {
 extern _Thread_local void *cplatform_thread_context;
 extern _Thread_local void *cplatform_thread_releases;
 
+// A flag that is set while this thread sleeps at a lock, or NULL.
+extern _Thread_local bool *cplatform_lock_wait_flag;
+
 static inline void *cplatform_get_thread_context(void) { return cplatform_thread_context; }
 static inline void cplatform_set_thread_context(void *context) { cplatform_thread_context = context; }
 static inline void *cplatform_get_thread_releases(void) { return cplatform_thread_releases; }
 static inline void cplatform_set_thread_releases(void *releases) { cplatform_thread_releases = releases; }
+
+static inline void cplatform_set_lock_wait_flag(void *flag) { cplatform_lock_wait_flag = flag; }
+static inline void cplatform_announce_lock_wait(bool waits) {
+    if (cplatform_lock_wait_flag != NULL) __atomic_store_n(cplatform_lock_wait_flag, waits, __ATOMIC_RELEASE);
+}
 
 // Why: gettid is not imported, and would make a system call each time.
 // Returns the kernel's number of this thread. That of the first thread is the process's.

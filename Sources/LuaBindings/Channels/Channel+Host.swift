@@ -1,5 +1,6 @@
 import CLua
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// Sending and receiving by the host.
 extension Channel {

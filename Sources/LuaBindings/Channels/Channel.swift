@@ -1,5 +1,6 @@
 import CLua
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// A queue of values between any number of senders and receivers: scripts in any state, and tasks of the host.
 ///

@@ -1,5 +1,6 @@
 import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// Connecting takes seconds if a server does not answer. So it has a thread of its own, and a caller that waits for it can be interrupted.
 extension ClusterConnection {

@@ -1,5 +1,6 @@
 import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// The messages about operations that wait for workers.
 extension ClusterConnection {

@@ -1,7 +1,8 @@
 import CLua
 import Glibc
 import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// The connection of a runtime to a cluster: the coordinator, and the state that all operations on workers share.
 final class ClusterConnection: Sendable {

@@ -1,5 +1,6 @@
 import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// The clusters that a runtime is connected to, by the URLs of their servers. A connection is made when a queue first needs it, and lasts
 /// as long as the runtime.

@@ -1,5 +1,6 @@
 import OpCluster
-@_spi(Locking) public import OpEngine
+public import OpEngine
+import OpPlatform
 
 /// Runs the operations of one queue on a cluster.
 ///

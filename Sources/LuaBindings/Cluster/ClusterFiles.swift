@@ -1,6 +1,7 @@
 import Glibc
 import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// The files of an operation with `inputs` or `outputs`, for a worker that may not see them. Paths are relative to the working directory.
 ///

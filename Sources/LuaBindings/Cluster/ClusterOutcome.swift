@@ -1,6 +1,7 @@
 import CLua
 import OpCluster
-@_spi(Locking) @_spi(Subclassing) import OpEngine
+@_spi(Subclassing) import OpEngine
+import OpPlatform
 import Synchronization
 
 /// Writes and reads the blob that `ClusterConnection.setup` makes.

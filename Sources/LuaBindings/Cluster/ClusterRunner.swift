@@ -1,7 +1,8 @@
 import CLua
 import Glibc
 public import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// Runs the bodies that a cluster sends. Each run of a script has a runtime of its own here, with the run's modules and preludes.
 public final class ClusterRunner: ClusterWorker.Runner {

@@ -1,5 +1,6 @@
 import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// Identifies an operation on a cluster, in order to stop it there.
 final class ClusterTicket: Sendable {

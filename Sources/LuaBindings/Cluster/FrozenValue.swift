@@ -1,6 +1,7 @@
 import CLua
 import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// Keeps a frozen value of Lua.
 @safe

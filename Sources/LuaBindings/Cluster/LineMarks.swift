@@ -1,4 +1,5 @@
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// Puts a mark before each line of a text that comes in parts. A very long line may be cut.
 final class LineMarks: Sendable {

@@ -1,7 +1,8 @@
 import CLua
 import Glibc
 import OpCluster
-@_spi(Locking) @_spi(Subclassing) import OpEngine
+@_spi(Subclassing) import OpEngine
+import OpPlatform
 
 /// Operations that run on a cluster. In this process, an operation executes from when it leaves to when it returns, and no thread waits for
 /// it.

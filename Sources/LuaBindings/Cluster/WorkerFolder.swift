@@ -1,7 +1,8 @@
 import CIO
 import Glibc
 import OpCluster
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 import Synchronization
 
 /// The working directory of a worker's process: that of the script whose operations run, or a folder with the files of its run. A process

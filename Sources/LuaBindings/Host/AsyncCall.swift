@@ -1,4 +1,5 @@
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// Runs the parts of a task on the thread that waits for the task. A task that is waited for therefore makes progress even if all threads of
 /// Swift's concurrency are blocked, and the caller may be one of them.

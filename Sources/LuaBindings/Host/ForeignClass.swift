@@ -1,4 +1,5 @@
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// An object of a host in another language. Its class is chosen when it is made; it is not a type of Swift.
 package final class ForeignObject: LuaObject {

@@ -1,5 +1,6 @@
 import CLua
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// A registered class of the host, in the form that C reads.
 @safe

@@ -1,5 +1,6 @@
 import CIO
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// The thread that fires timers and watches child processes, with one libuv loop for a whole runtime. A busy Lua state therefore never
 /// delays them. The first timer or process starts the thread.

@@ -1,4 +1,5 @@
-@_spi(Locking) @_spi(Subclassing) import OpEngine
+@_spi(Subclassing) import OpEngine
+import OpPlatform
 
 /// Operations that are tried again. The engine decides that by `retryPolicy`; here are the body, which runs once more, and the function
 /// `when`, which a script may give.

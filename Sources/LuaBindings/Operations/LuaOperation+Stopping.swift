@@ -1,4 +1,5 @@
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// Stopping a body, whether it checks for that or not.
 extension LuaOperation {

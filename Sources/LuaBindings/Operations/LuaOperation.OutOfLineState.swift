@@ -1,6 +1,7 @@
 import CLua
 import Glibc
-@_spi(Locking) @_spi(Subclassing) import OpEngine
+@_spi(Subclassing) import OpEngine
+import OpPlatform
 import Synchronization
 
 extension LuaOperation {

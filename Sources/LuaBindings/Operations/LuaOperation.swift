@@ -1,5 +1,6 @@
 import CLua
-@_spi(Locking) @_spi(Subclassing) public import OpEngine
+@_spi(Subclassing) public import OpEngine
+import OpPlatform
 import Synchronization
 
 /// An operation whose body is one Lua function or several.

@@ -1,5 +1,6 @@
 import CLua
-@_spi(Locking) public import OpEngine
+public import OpEngine
+import OpPlatform
 
 extension Operation {
     /// Suspends the task until the operation has finished, and decodes what its body has returned. Blocks no thread, and may be called on

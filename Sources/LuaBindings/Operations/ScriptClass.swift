@@ -1,4 +1,5 @@
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 
 /// A class of operations that a script has defined with `subclass`. Each state that knows the class holds its contents in a table.
 ///

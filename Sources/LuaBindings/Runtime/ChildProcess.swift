@@ -1,6 +1,7 @@
 import CIO
 import CLua
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 import Synchronization
 
 #if canImport(Glibc)

@@ -1,5 +1,6 @@
 import CLua
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 import Synchronization
 
 /// The operations whose completion blocks one state has set and not yet run, and that have finished or are about to. They are roughly in

@@ -1,5 +1,6 @@
 import CLua
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 import Synchronization
 
 /// A call into Lua that the limits for runs apply to: a call of the host, or the call of a callback.

@@ -1,5 +1,6 @@
 import CLua
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 import Synchronization
 
 /// The data that all states of a runtime share. Operations retain it, so it may outlive the runtime. It does not own the engine's threads.

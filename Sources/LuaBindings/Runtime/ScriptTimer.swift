@@ -1,4 +1,5 @@
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 import Synchronization
 
 /// A script's timer. The function stays in the timer's handle, in the state that set the timer, and runs there.

@@ -1,6 +1,7 @@
 import CLua
 import Glibc
-@_spi(Locking) @_spi(Subclassing) import OpEngine
+@_spi(Subclassing) import OpEngine
+import OpPlatform
 import OpStore
 
 /// Operations that ask the store. Other operations have no `StoredStep`, and pay nothing.

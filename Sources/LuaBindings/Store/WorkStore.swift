@@ -1,6 +1,7 @@
 import CLua
 import Glibc
-@_spi(Locking) import OpEngine
+import OpEngine
+import OpPlatform
 import OpStore
 import Synchronization
 

@@ -1,4 +1,4 @@
-@_spi(Locking) import OpEngine
+import OpPlatform
 import Synchronization
 
 /// Asks all workers of a cluster who they are, whatever their version.

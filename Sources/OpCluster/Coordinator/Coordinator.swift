@@ -1,4 +1,4 @@
-@_spi(Locking) import OpEngine
+import OpPlatform
 import Synchronization
 
 /// The member of a cluster that has the work: it publishes tasks, and receives their outcomes. It alone decides what has happened to a task, so

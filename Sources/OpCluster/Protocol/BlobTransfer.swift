@@ -1,5 +1,5 @@
 import Glibc
-@_spi(Locking) import OpEngine
+import OpPlatform
 import Synchronization
 
 extension Exchange {

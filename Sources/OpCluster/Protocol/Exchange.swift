@@ -1,4 +1,4 @@
-@_spi(Locking) import OpEngine
+import OpPlatform
 import Synchronization
 
 /// One member's messages. It seals and opens them, matches answers with requests, and sends pieces of blobs.

@@ -1,4 +1,4 @@
-@_spi(Locking) import OpEngine
+import OpPlatform
 
 /// The start of a member, which succeeds or fails once.
 final class MemberStart: Sendable {

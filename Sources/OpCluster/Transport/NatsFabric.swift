@@ -1,6 +1,6 @@
 import CNats
 import Glibc
-@_spi(Locking) import OpEngine
+import OpPlatform
 import Synchronization
 
 /// A connection to NATS servers.

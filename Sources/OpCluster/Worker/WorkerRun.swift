@@ -1,4 +1,4 @@
-@_spi(Locking) import OpEngine
+import OpPlatform
 import Synchronization
 
 /// A run at a worker: whether its coordinator lives, and the reports that it has not confirmed.

@@ -1,4 +1,4 @@
-@_spi(Locking) import OpEngine
+import OpPlatform
 import Synchronization
 
 /// A task that a worker has.

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// The requirements that an engine's operations have taken, and the lines of operations that wait. Guarded by the lock of

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// The attempts of an operation that fails, and the pauses between them.

@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// An operation with a typed result. Its work may be a closure, an async method, or anything that ends in a callback.
 ///
 /// - A closure is passed to the initializer. A closure that awaits runs as a task. A closure that does not await runs on a thread of the

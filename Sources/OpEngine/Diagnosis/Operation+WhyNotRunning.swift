@@ -1,3 +1,5 @@
+import OpPlatform
+
 extension BeyondFoundation where Self: Operation {
     /// All reasons why the operation is not running now. Nil if it has finished, is about to be started by a thread, or is executing and not
     /// known to wait. Each reason was true at some moment during the call.

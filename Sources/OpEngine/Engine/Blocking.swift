@@ -1,3 +1,5 @@
+import OpPlatform
+
 extension ThreadContext {
     /// Blocks the thread until `predicate` is true. On a worker, another thread takes over its share of the work meanwhile. The thread that
     /// makes the predicate true must unpark `parker`.

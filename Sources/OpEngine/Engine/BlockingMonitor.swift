@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// Detects workers that are blocked in calls unknown to the engine, and lets other workers replace them.

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// The operations in the queues of an engine.

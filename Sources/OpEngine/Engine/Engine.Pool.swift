@@ -1,3 +1,5 @@
+import OpPlatform
+
 extension Engine {
     /// The state of the worker pool, guarded by its lock. Methods only decide; the engine performs the actions that they return.
     struct Pool {

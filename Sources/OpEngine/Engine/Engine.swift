@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// A pool of worker threads and a main queue. Engines in the same process are independent of each other.

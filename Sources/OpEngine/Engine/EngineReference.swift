@@ -1,4 +1,5 @@
 import CPlatform
+import OpPlatform
 
 /// Refers to an engine until it is deallocated, without keeping it alive.
 ///

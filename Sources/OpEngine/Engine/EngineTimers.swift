@@ -1,4 +1,5 @@
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// Calls functions at moments of an engine's clock, for retries and rate limits. A thread of its own waits for the next moment, while a

@@ -1,4 +1,5 @@
 import CPlatform
+import OpPlatform
 import Synchronization
 
 /// Lets one thread at a time use an engine's main queue: the main inbox, and the objects that the layer above keeps with it, such as a Lua

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// Receives work for one thread from other threads. Only the owning thread runs the work: the worker, the thread that made the engine, or in a

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// Counts asynchronous operations that were started manually and have not finished.

@@ -1,4 +1,5 @@
 import CPlatform
+import OpPlatform
 
 /// A worker that stands by at a queue, because another worker runs the queue's operations so fast that a second one would slow it down.
 ///

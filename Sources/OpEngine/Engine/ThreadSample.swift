@@ -1,4 +1,5 @@
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// The monitor's knowledge about a worker's thread, updated with each sample.

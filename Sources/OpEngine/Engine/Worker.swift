@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// A thread of an engine's pool.
@@ -65,7 +66,7 @@ public final class Worker: @unchecked Sendable {
 
     /// Names a process that works for this thread while the thread waits for it; 0 for none. The worker then counts as blocked only while the
     /// process is, too. Call it only on this worker's thread.
-    @_spi(Locking) public func works(through process: Int32) { self.process.store(process, ordering: .releasing) }
+    package func works(through process: Int32) { self.process.store(process, ordering: .releasing) }
 
     // MARK: The thread
 
@@ -85,11 +86,14 @@ public final class Worker: @unchecked Sendable {
         threadNumber.store(cplatform_thread_id(), ordering: .releasing)
         group.enter()
         let context = ThreadContext.make(worker: self)
+        // Safety: an atomic of an object does not move, and the thread keeps its worker alive.
+        unsafe withUnsafePointer(to: waitsForLock) { unsafe LockWaits.announce(in: $0) }
         work(context)
         inbox.close()
         self.context = nil
         unsafe context.worker = nil
         engine.pool.withLock { $0.threadEnds(of: self) }
+        unsafe LockWaits.announce(in: nil)
         thread.end()
     }
 

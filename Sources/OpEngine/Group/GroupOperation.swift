@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// An operation that consists of others, its members: one operation to the outside, a queue inside.

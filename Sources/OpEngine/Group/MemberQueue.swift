@@ -1,4 +1,5 @@
 import CPlatform
+import OpPlatform
 import Synchronization
 
 /// The queue inside a group. The members of the group are the operations that were ever added to it.

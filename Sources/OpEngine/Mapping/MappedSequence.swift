@@ -1,3 +1,5 @@
+import OpPlatform
+
 extension BeyondFoundation where Self: OperationQueue {
     /// Calls `transform` for each element of a sequence in operations of this queue, and returns the results as an asynchronous sequence.
     ///

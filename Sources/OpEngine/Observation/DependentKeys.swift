@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// A class that declares which of its keys depend on others.
 protocol DeclaringDependentKeys: KeyValueObserving {
     static func keyPathsForValuesAffectingValue(forKey key: String) -> Set<String>

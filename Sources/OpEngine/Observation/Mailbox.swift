@@ -1,4 +1,5 @@
 import CPlatform
+import OpPlatform
 
 /// The observers of one object and the changes that are waiting for them.
 ///

@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import OpPlatform
 
 /// An event of an operation in a queue.
 public struct OperationEvent: Sendable {

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// Receives events about the operations of a queue, or of all queues of an engine. The basis for tracing and reports.

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 extension KeyValueObserving where Self: OperationQueue {

@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// The progress of a queue: how many of its operations have finished. Counts automatically from the creation of the queue and never
 /// resets.
 ///

@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// A protocol whose extensions hold all API of `Operation` and `OperationQueue` that Foundation does not have.
 ///
 /// A subclass cannot redeclare a member of its superclass, but it can declare a member with the same name as one in a protocol extension.

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// The blocks of one operation. Several threads take blocks from it.

@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// A block of three edges that never move. A block takes 104 bytes, a size that the allocator handles as quickly as that of an operation.
 @safe struct DependencyBlock {
     // Safety: a block belongs to the dependency list of one operation. The list states who may use the block.

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// The edges of the dependents that count an operation as unfinished, in order of addition. Guarded by the operation's `dependentsLock`.

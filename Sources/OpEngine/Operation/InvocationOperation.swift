@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// An operation that calls a method of an object, with or without an argument, and keeps the result.
 ///
 /// Foundation's class takes a selector. This class takes the method itself:

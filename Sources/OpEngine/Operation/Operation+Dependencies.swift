@@ -1,3 +1,5 @@
+import OpPlatform
+
 extension Operation {
     /// The dependencies, regardless of a subclass's override of `dependencies`.
     var storedDependencies: [Operation] {

@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 extension BeyondFoundation where Self: Operation {

@@ -1,4 +1,5 @@
 import CPlatform
+import OpPlatform
 import Synchronization
 
 extension Operation {

@@ -1,4 +1,5 @@
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// A unit of work that runs once, either alone or in an `OperationQueue`, after the operations it depends on have finished.

@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// Releases the dependents of an operation that has finished, in batches.
 @safe struct ReleasedDependents {
     // Safety: `batch` is a temporary allocation that outlives this value.

@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// Runs jobs. A queue can start its operations on an executor instead of on the engine's threads.
 ///
 /// A class-bound protocol, because `DispatchQueue` is a class and code compares `queue.underlyingQueue === executor`.

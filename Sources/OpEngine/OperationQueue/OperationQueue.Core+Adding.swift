@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// How operations join a queue.

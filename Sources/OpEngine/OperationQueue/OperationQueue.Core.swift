@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import OpPlatform
 import Synchronization
 
 extension OperationQueue {

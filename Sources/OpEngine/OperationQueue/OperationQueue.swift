@@ -1,3 +1,4 @@
+import OpPlatform
 import Synchronization
 
 /// Runs operations on the threads of an engine: ready operations first, by priority, then first in, first out.

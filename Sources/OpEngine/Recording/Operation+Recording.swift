@@ -1,4 +1,5 @@
 import CPlatform
+import OpPlatform
 import Synchronization
 
 /// The meaning of a change of an operation's state for the recorder.

@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// The records of one thread that the recorder has not read yet: a ring that one thread fills and the recorder's thread empties, without
@@ -137,7 +138,7 @@ import Synchronization
         knownHead = head.load(ordering: .acquiring)
         if written - knownHead < RecordBuffer.capacity { return true }
         // The recorder takes no lock that this thread may hold. So this wait is like one for a lock of the engine.
-        ThreadContext.whileWaitingForLock {
+        LockWaits.during {
             while written - knownHead == RecordBuffer.capacity && isOpen.load(ordering: .acquiring) {
                 recorder.wake()
                 usleep(50)

@@ -1,4 +1,5 @@
 import CPlatform
+import OpPlatform
 import Synchronization
 
 /// Records the events of an engine's operations, and of activities beside them, at a fraction of a microsecond for each operation.

@@ -6,7 +6,7 @@ import Synchronization
 /// those belong to the host's threads.
 ///
 /// - Returns: false if the system cannot start more threads.
-package func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
+public func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
     final class Start: Sendable {
         let body: @Sendable () -> Void
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
@@ -28,14 +28,14 @@ package func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
             unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue().body()
             return nil
         }, argument)
-    // Safety: no thread was started, so nobody else releases the argument.
+    // Safety: no thread was started, so this function releases the argument.
     if result != 0 { unsafe Unmanaged<Start>.fromOpaque(argument).release() }
     return result == 0
 }
 
 /// Starts threads on behalf of threads with a raised nice value. A new thread inherits its creator's nice value and cannot lower it again.
 /// The starter is a single sleeping thread per process, created before the first thread raises its nice value.
-final class ThreadStarter: Sendable {
+public final class ThreadStarter: Sendable {
     private static let shared = ThreadStarter()
     private static let isNeeded = Atomic<Bool>(false)
 
@@ -48,14 +48,14 @@ final class ThreadStarter: Sendable {
     }
 
     private init() {
-        let isStarted = OpEngine.startThread { [self] in
+        let isStarted = OpPlatform.startThread { [self] in
             pthread_detach(pthread_self())
             while true {
                 let taken = bodies.withLock { bodies in
                     defer { bodies = [] }
                     return bodies
                 }
-                for start in taken where !OpEngine.startThread(start.body) { start.failed() }
+                for start in taken where !OpPlatform.startThread(start.body) { start.failed() }
                 if taken.isEmpty { _ = parker.park() }
             }
         }
@@ -63,16 +63,16 @@ final class ThreadStarter: Sendable {
     }
 
     /// Creates the starter. Must be called before any thread raises its nice value, on a thread that has the process's own.
-    static func prepare() {
+    public static func prepare() {
         _ = shared
         isNeeded.store(true, ordering: .releasing)
     }
 
     /// Starts a thread with the process's nice value. Calls `failed` if the system cannot start more threads.
-    static func startThread(_ body: @escaping @Sendable () -> Void, orElse failed: @escaping @Sendable () -> Void) {
+    public static func startThread(_ body: @escaping @Sendable () -> Void, orElse failed: @escaping @Sendable () -> Void) {
         // Start directly if no thread has raised its nice value or if the caller has not.
         guard isNeeded.load(ordering: .acquiring), cplatform_nice(0) > cplatform_nice(getpid()) else {
-            if !OpEngine.startThread(body) { failed() }
+            if !OpPlatform.startThread(body) { failed() }
             return
         }
         shared.bodies.withLock { $0.append(Start(body: body, failed: failed)) }

@@ -1,8 +1,6 @@
-import Synchronization
-import TestSupport
 import Testing
 
-@testable import OpEngine
+@testable import OpPlatform
 
 @Suite struct SpinningTests {
     @Test("A thread spins for longer after short sleeps, and for less after others")
@@ -29,5 +27,4 @@ import Testing
         #expect(growing == [2048, 4096, 4096, 4096])
         #expect(afterALongSleep == 2048 && afterAWakerOnTheSameProcessor == 1024 && iterations() == 128)
     }
-
 }

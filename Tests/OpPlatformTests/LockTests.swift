@@ -4,7 +4,7 @@ import Glibc
 import TestSupport
 import Testing
 
-@_spi(Locking) @testable import OpEngine
+@testable import OpPlatform
 
 /// A lost wake-up shows as a test that does not end.
 @Suite struct LockTests {

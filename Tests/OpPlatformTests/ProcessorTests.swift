@@ -1,6 +1,6 @@
 import Testing
 
-@testable import OpEngine
+@testable import OpPlatform
 
 @Suite struct ProcessorTests {
     private func count(_ affinity: Int, _ files: [String: String]) -> Int { Processors { files[$0] }.count(affinity: affinity) }

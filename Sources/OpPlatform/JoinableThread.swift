@@ -2,7 +2,7 @@ import Glibc
 import Synchronization
 
 /// A thread that ends on its own and that another thread may join.
-final class JoinableThread: Sendable {
+public final class JoinableThread: Sendable {
     private struct State {
         var thread = pthread_t()
         /// Whether the thread will be joined and must not be detached.
@@ -12,8 +12,11 @@ final class JoinableThread: Sendable {
     private let state = Guarded(State())
     private let hasEnded = Atomic<UInt32>(0)
 
+    /// Makes one for a thread that has not ended.
+    public init() {}
+
     /// Must be the thread's last action.
-    func end() {
+    public func end() {
         state.withLock { state in
             state.thread = pthread_self()
             if !state.isKept { pthread_detach(state.thread) }
@@ -23,11 +26,11 @@ final class JoinableThread: Sendable {
     }
 
     /// Announces that the thread will be joined. Must be called before the thread can have ended.
-    func keep() { state.withLock { $0.isKept = true } }
+    public func keep() { state.withLock { $0.isKept = true } }
 
     /// Waits until the thread has ended. Requires an earlier call of `keep`. If the thread has not ended by `deadline`, it is detached when
     /// it ends.
-    func join(until deadline: ContinuousClock.Instant) {
+    public func join(until deadline: ContinuousClock.Instant) {
         while hasEnded.load(ordering: .acquiring) == 0, ContinuousClock.now < deadline {
             futexWait(hasEnded, while: 0, until: deadline)
         }

@@ -1,38 +1,44 @@
 import CPlatform
-import Synchronization
+public import Synchronization
 
 /// Parks and wakes one thread. A wake-up that arrives first is not lost: the next `park` returns immediately.
-final class Parker: Sendable {
-    private static let empty: UInt32 = 0
-    private static let notified: UInt32 = 1
-    private static let parked: UInt32 = 2
+public final class Parker: Sendable {
+    // Not stored: other modules would have to load them.
+    @inlinable static var empty: UInt32 { 0 }
+    @inlinable static var notified: UInt32 { 1 }
+    @inlinable static var parked: UInt32 { 2 }
 
-    enum WakeReason {
+    /// Why a thread has woken.
+    public enum WakeReason: Sendable {
         case notified, interrupted, timedOut
     }
 
-    private let word = Atomic<UInt32>(empty)
-    let spinning = Spinning()
+    @usableFromInline let word = Atomic<UInt32>(0)
+    /// How long the owner spins before it parks.
+    public let spinning = Spinning()
     /// The processor on which the last waker ran.
     private let wakersProcessor = Atomic<Int32>(-1)
 
+    /// Makes one without a notification.
+    public init() {}
+
     /// Wakes the owner. Lock-free and async-signal-safe.
-    func unpark() {
+    public func unpark() {
         guard word.exchange(Parker.notified, ordering: .acquiringAndReleasing) == Parker.parked else { return }
         wakersProcessor.store(cplatform_processor(), ordering: .relaxed)
         futexWake(word)
     }
 
     /// Takes a notification that has already arrived. Returns false if there is none.
-    func consumeNotification() -> Bool {
+    @inlinable public func consumeNotification() -> Bool {
         word.load(ordering: .relaxed) == Parker.notified && word.exchange(Parker.empty, ordering: .acquiringAndReleasing) == Parker.notified
     }
 
     /// Whether there is a notification that the owner has not taken.
-    var isNotified: Bool { word.load(ordering: .acquiring) == Parker.notified }
+    @inlinable public var isNotified: Bool { word.load(ordering: .acquiring) == Parker.notified }
 
     /// Sleeps until `unpark`, a signal or the deadline, and takes the notification. Only the owner may call this method.
-    func park(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
+    public func park(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
         let reason = waitForNotification(until: deadline)
         // An exchange instead of a store: if it absorbs a second notification, it must also acquire what was written before that one.
         if reason == .notified { _ = word.exchange(Parker.empty, ordering: .acquiringAndReleasing) }
@@ -40,7 +46,7 @@ final class Parker: Sendable {
     }
 
     /// Like `park`, but leaves the notification to `consumeNotification`.
-    func waitForNotification(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
+    public func waitForNotification(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
         guard word.compareExchange(expected: Parker.empty, desired: Parker.parked, ordering: .acquiringAndReleasing).exchanged else {
             return .notified
         }

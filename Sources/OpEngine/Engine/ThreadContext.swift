@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// The engine's data about a thread: what it runs, where it parks, and whose worker it is. Created on first use.
@@ -99,15 +100,6 @@ import Synchronization
         unsafe pthread_setspecific(threadEndKey, pointer)
         unsafe cplatform_set_thread_context(pointer)
         return context
-    }
-
-    /// Runs `body`, in which the thread sleeps until a lock of the engine is released. That is no reason to replace its worker.
-    static func whileWaitingForLock(_ body: () -> Void) {
-        // Safety: a thread's worker lives as long as the thread.
-        let worker = unsafe existing?.worker
-        worker?.waitsForLock.store(true, ordering: .releasing)
-        body()
-        worker?.waitsForLock.store(false, ordering: .releasing)
     }
 
     // MARK: What the thread runs

@@ -3,8 +3,9 @@ import Glibc
 
 /// Determines how many processors this process may use: the number in the affinity mask, limited by the quotas of its control groups.
 /// Supports control groups of version 1, of version 2, and both at once.
-struct Processors {
-    static let available = Processors(files: readFile).count(affinity: Int(cplatform_affinity_count()))
+public struct Processors {
+    /// How many processors this process may use.
+    public static let available = Processors(files: readFile).count(affinity: Int(cplatform_affinity_count()))
 
     /// Returns the text of a file, or nil. Replaced in tests.
     let files: (_ path: String) -> String?
@@ -66,7 +67,7 @@ struct Processors {
 }
 
 /// The first 4 KiB of a file, or nil.
-func readFile(_ path: String) -> String? {
+public func readFile(_ path: String) -> String? {
     // Safety: `path` is passed as a valid C string.
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }

@@ -1,9 +1,9 @@
 /// A value and the lock that guards it. The closure passed to `withLock` returns a decision; the caller acts on it after the lock is
 /// released.
 ///
-/// Public in an SPI rather than `package`, because only then do other modules specialize it for their values. Otherwise the runtime would
-/// look up those types when a process starts, and every call would go through witness tables.
-@_spi(Locking) @safe public struct Guarded<Value>: ~Copyable, @unchecked Sendable {
+/// Public rather than `package`, because only then do other modules specialize it for their values. Otherwise the runtime would look up those
+/// types when a process starts, and every call would go through witness tables.
+@safe public struct Guarded<Value>: ~Copyable, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the value is accessed only with the lock held.
 
     // The lock and the value share one allocation. A thread that has acquired the lock thus has the start of the value in its cache, and
@@ -41,14 +41,15 @@
 
     /// Acquires the lock. For paths on which `withLock` is too slow because it moves the closure's result. The pointer is valid until
     /// `unlock`.
-    @inline(__always)
-    func lock() -> UnsafeMutablePointer<Value> {
+    @inlinable @inline(__always)
+    public func lock() -> UnsafeMutablePointer<Value> {
         unsafe lockStorage.pointee.lock()
         return unsafe valueStorage
     }
 
-    @inline(__always)
-    func unlock() { unsafe lockStorage.pointee.unlock() }
+    /// Releases the lock.
+    @inlinable @inline(__always)
+    public func unlock() { unsafe lockStorage.pointee.unlock() }
 
     /// Calls `body` with the value while holding the lock, and returns its result. `body` must not call code supplied by a user.
     @inlinable @inline(__always)

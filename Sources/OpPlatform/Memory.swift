@@ -1,13 +1,15 @@
-import Glibc
+public import Glibc
 
 /// Blocks of memory from `malloc`, which are aligned to 16 bytes. `UnsafeMutableRawPointer.allocate` asks for each block with its alignment,
 /// which takes allocators about three times as long.
-@usableFromInline enum Memory {
-    @usableFromInline static func allocate(_ size: Int) -> UnsafeMutableRawPointer {
+public enum Memory {
+    /// Returns a block of at least that many bytes. Traps if there is no memory.
+    @inlinable public static func allocate(_ size: Int) -> UnsafeMutableRawPointer {
         // Smaller blocks may be aligned less.
         guard let block = unsafe malloc(max(size, 16)) else { fatalError("opscript: out of memory") }
         return unsafe block
     }
 
-    @usableFromInline static func free(_ block: UnsafeMutableRawPointer) { unsafe Glibc.free(block) }
+    /// Frees a block.
+    @inlinable public static func free(_ block: UnsafeMutableRawPointer) { unsafe Glibc.free(block) }
 }

@@ -1,7 +1,7 @@
-import CPlatform
-import Synchronization
+public import CPlatform
+public import Synchronization
 
-/// Orders a store before a load on two threads, of which one does so often and the other seldom.
+/// Orders a store before a load on two threads. One of them does so often, the other seldom.
 ///
 /// The frequent thread calls `store(_:in:thenLoad:)`. The rare thread stores, calls `orderAllThreads` and loads what the frequent thread
 /// stores. At least one of the two sees the other's store.
@@ -10,13 +10,13 @@ import Synchronization
 /// one queue (W12 of docs/performance.md) take 0.57 to 0.85 of the processor time, a flood (W1) 0.74 to 1. Costs about 30 µs whenever a thread
 /// sleeps at a lock, because the kernel then interrupts the other processors (`membarrier`).
 /// Where the kernel lacks `membarrier`, the store is an exchange.
-enum AsymmetricFence {
+public enum AsymmetricFence {
     /// Whether the kernel has `membarrier`.
-    @inline(__always) private static var isEnabled: Bool { unsafe cplatform_has_membarrier }
+    @inlinable @inline(__always) static var isEnabled: Bool { unsafe cplatform_has_membarrier }
 
     /// Stores `value` in `stored` with release ordering, and returns the value that `loaded` has after that.
-    @inline(__always)
-    static func store(_ value: UInt8, in stored: borrowing Atomic<UInt8>, thenLoad loaded: borrowing Atomic<UInt8>) -> UInt8 {
+    @inlinable @inline(__always)
+    public static func store(_ value: UInt8, in stored: borrowing Atomic<UInt8>, thenLoad loaded: borrowing Atomic<UInt8>) -> UInt8 {
         guard _fastPath(isEnabled) else {
             _ = stored.exchange(value, ordering: .sequentiallyConsistent)
             return loaded.load(ordering: .sequentiallyConsistent)
@@ -28,7 +28,7 @@ enum AsymmetricFence {
 
     /// Orders what the caller has stored before what it loads next. Returns false if the kernel refuses, as it may after the process has
     /// entered a sandbox. Then nothing is ordered.
-    static func orderAllThreads() -> Bool {
+    public static func orderAllThreads() -> Bool {
         if isEnabled { return cplatform_membarrier() }
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         return true

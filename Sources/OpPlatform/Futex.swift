@@ -1,15 +1,15 @@
 import CPlatform
 import Glibc
-import Synchronization
+public import Synchronization
 
 /// How a futex wait ended.
-enum FutexResult {
+public enum FutexResult: Sendable {
     case woken, changed, interrupted, timedOut
 }
 
 /// Sleeps while `word` equals `expected`, at most until `deadline`. May return spuriously, like every futex wait.
 @discardableResult
-func futexWait(_ word: borrowing Atomic<UInt32>, while expected: UInt32, until deadline: ContinuousClock.Instant?) -> FutexResult {
+public func futexWait(_ word: borrowing Atomic<UInt32>, while expected: UInt32, until deadline: ContinuousClock.Instant?) -> FutexResult {
     let error: Int32
     if let deadline {
         var time = monotonicTime(of: deadline)
@@ -28,7 +28,7 @@ func futexWait(_ word: borrowing Atomic<UInt32>, while expected: UInt32, until d
 }
 
 /// Wakes one thread that sleeps on `word`.
-func futexWake(_ word: borrowing Atomic<UInt32>) {
+public func futexWake(_ word: borrowing Atomic<UInt32>) {
     // Safety: the kernel uses the address only as a key and does not read the word.
     unsafe cplatform_futex_wake(address(of: word), 1)
 }
