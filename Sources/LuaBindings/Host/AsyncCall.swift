@@ -1,8 +1,8 @@
 import OpEngine
 import OpPlatform
 
-/// Runs the parts of a task on the thread that waits for the task. A task that is waited for therefore makes progress even if all threads of
-/// Swift's concurrency are blocked, and the caller may be one of them.
+/// Runs the parts of a task on the thread that waits for the task. So the task makes progress even if all threads of Swift's concurrency
+/// are blocked, and the waiting thread may be one of them.
 private final class WaitingThreadExecutor: TaskExecutor {
     private let inbox: Inbox
 
@@ -11,7 +11,7 @@ private final class WaitingThreadExecutor: TaskExecutor {
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         let isPosted = inbox.post { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-        // After the end of the thread no code waits for the task. It is cancelled, and ends on any thread.
+        // After the end of the thread, no code waits for the task. The task is cancelled, and ends on any thread.
         if !isPosted { globalConcurrentExecutor.enqueue(ExecutorJob(job)) }
     }
 }

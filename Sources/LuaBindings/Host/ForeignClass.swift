@@ -44,17 +44,17 @@ package final class ForeignClass: Sendable {
         }
     }
 
-    /// Adds what reads a property. Its argument is the object.
+    /// Adds the function that reads a property. Its argument is the object.
     package func add(getter name: String, _ function: @escaping Function) {
         change { $0.getters[name] = { call in for result in try function([call.value(at: 1)]).prefix(1) { try call.push(result) } } }
     }
 
-    /// Adds what assigns a property. Its arguments are the object and the value.
+    /// Adds the function that assigns a property. Its arguments are the object and the value.
     package func add(setter name: String, _ function: @escaping Function) {
         change { $0.setters[name] = { call in _ = try function([call.value(at: 1), call.value(at: 3)]) } }
     }
 
-    /// Adds a metamethod. False if a class of the host cannot have one of this name.
+    /// Adds a metamethod. Returns false if a class of the host cannot have one of this name.
     package func add(metamethod name: String, _ function: @escaping Function) -> Bool {
         guard HostClass.mayHave(metamethod: name) else { return false }
         change { $0.metamethods[name] = body(function) }
@@ -73,7 +73,7 @@ package final class ForeignClass: Sendable {
 }
 
 extension Runtime {
-    /// Makes a class with the members that it has now known in every state.
+    /// Makes a class known in every state, with the members that it has now.
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
     package func register(_ objectClass: ForeignClass) throws(LuaError) { try add(.hostClass(HostClass(objectClass))) }

@@ -21,7 +21,7 @@ final class HostClass: @unchecked Sendable {
     let name: String
     /// The type of the objects, or their `ForeignClass`.
     let identity: ObjectIdentifier
-    /// Keeps `identity` from becoming that of something else.
+    /// Keeps `identity` from becoming that of another object.
     private let foreign: ForeignClass?
     private let functions, methods, getters, setters, metamethods: FunctionTable
     private let getOther, setOther: HostFunction
@@ -63,7 +63,7 @@ final class HostClass: @unchecked Sendable {
         return .message("\(Grammar.indefinite(name)) has no member '\(text)'\(hint)")
     }
 
-    /// Whether a class may have a metamethod of this name: not what properties and methods are for, nor what would end an object.
+    /// Whether a class may have a metamethod of this name. Properties and methods take the place of some, and objects end in Swift.
     static func mayHave(metamethod name: String) -> Bool {
         name.hasPrefix("__") && !["__index", "__newindex", "__gc", "__mode", "__metatable", "__name", "__transfer"].contains(name)
     }

@@ -46,7 +46,7 @@ public struct LuaCall: ~Copyable {
     @inline(__always)
     private func slot(_ index: Int) -> Int32 { isArgument(index) ? Int32(truncatingIfNeeded: index) : Int32.max }
 
-    /// While there are no results, Lua itself knows that nothing is there. It has no stack with so many values.
+    /// While there are no results, Lua itself finds no value after the arguments. A stack never has a million values.
     @inline(__always)
     private func isArgument(_ index: Int) -> Bool {
         unsafe UInt(bitPattern: index &- 1) < 1_000_000 && progress.pointee.resultCount == 0 || index > 0 && index <= argumentCount
@@ -268,7 +268,7 @@ public struct LuaCall: ~Copyable {
 
     /// Runs `body` as a task, and waits for it on this thread, which delivers callbacks meanwhile.
     ///
-    /// - Throws: what `body` throws; an error if the waiting operation was cancelled or stopped, which also cancels the task.
+    /// - Throws: the error of `body`; an error if the waiting operation was cancelled or stopped, which also cancels the task.
     @usableFromInline
     func waiting<Value: Sendable>(for body: @escaping @Sendable () async throws -> Value) throws -> Value {
         try unsafe state.wait(for: AsyncCall(body))

@@ -13,8 +13,8 @@
 /// try runtime.register(account)
 /// ```
 ///
-/// A script calls `Account.new(5)`, `account.balance` and `account:deposit(3)`. The same object may be used by several states at the same
-/// time, so each of these functions may be called on several threads at once: that the class is `Sendable` is the promise that it may.
+/// A script calls `Account.new(5)`, `account.balance` and `account:deposit(3)`. Several states may use the same object at once, so each of
+/// these functions may be called on several threads at once. The class promises by `Sendable` that this is safe.
 public struct LuaClass<Object: LuaObject>: Sendable {
     /// The name of the class table, a global, and of the class in messages.
     public let name: String
@@ -75,8 +75,8 @@ public struct LuaClass<Object: LuaObject>: Sendable {
 
     /// Adds a metamethod, such as `__add`, `__call` or `__tostring`. An operator gets both operands. Either may be the object.
     ///
-    /// Traps for `__index` and `__newindex`, which are what properties and methods are for, and for `__gc`, `__mode` and `__metatable`:
-    /// the object ends in Swift.
+    /// Traps for `__index` and `__newindex`, which properties and methods replace, and for `__gc`, `__mode` and `__metatable`, because the
+    /// object ends in Swift.
     public mutating func metamethod<each Parameter: LuaConvertible, Result: LuaConvertible>(
         _ name: String, _ function: @escaping @Sendable (repeat each Parameter) throws -> Result
     ) {

@@ -7,23 +7,23 @@ import CLua
 /// try runtime.register("lastPrice") { (orders: LuaTable) in try orders[orders.count, "price"] }
 /// ```
 ///
-/// For functions that need little of a large table. Where a function needs most of it, a `Decodable` type or a `LuaValue` costs less: each read
-/// here finds its value anew.
+/// For functions that need little of a large table. A function that needs most of it pays less for a `Decodable` type or a `LuaValue`,
+/// because each read here finds its value anew.
 ///
-/// It is valid while the call runs whose argument it is, and only on its thread: afterwards, reading throws an error. Frozen tables are
-/// read in the same way.
+/// A `LuaTable` is valid while the call runs whose argument it is, and only on the thread of that call. Afterwards, reading throws an
+/// error. Frozen tables are read in the same way.
 @safe
 public struct LuaTable {
     private let scope: Scope
     private let slot: Int32
     /// The address of the table at `slot`.
     private let identity: UnsafeRawPointer
-    /// The way from that table to this one.
+    /// The path from that table to this one.
     private let path: [LuaValue]
 
     /// The call that the tables of a function belong to.
     final class Scope {
-        /// Nil when it is over.
+        /// The call; nil when it is over.
         private(set) var call: Call?
 
         init(_ call: Call) { self.call = call }

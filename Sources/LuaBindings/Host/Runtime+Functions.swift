@@ -1,12 +1,12 @@
 import OpEngine
 
-/// Functions of the host. Each is a global function of every state, from then on.
+/// Functions of the host. A registered function is a global of every state.
 ///
-/// The thread of the calling state calls the function, so several calls may run at once. An error that a function throws becomes a Lua error at the
-/// call, with the position of the caller. If no script handles the error, it reaches the host as a `LuaError` or an `OperationFailure` with
-/// Lua's traceback, whose `underlyingError` is what the function has thrown.
+/// The thread of the calling state calls the function, so several calls may run at once. An error that a function throws becomes a Lua
+/// error at the call, with the position of the caller. If no script handles the error, it reaches the host as a `LuaError` or an
+/// `OperationFailure` with Lua's traceback. Its `underlyingError` is the error of the function.
 extension Runtime {
-    /// Makes `function` a global function of every state. It gets all arguments, and any number of results may be returned.
+    /// Makes `function` a global function of every state. The function gets all arguments, and may return any number of results.
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
     public func register(_ name: String, _ function: @escaping @Sendable ([LuaValue]) throws -> [LuaValue]) throws(LuaError) {
