@@ -124,7 +124,7 @@ enum Answer {
     }
 }
 
-/// A mistake of the caller. It becomes a Lua error.
+/// A mistake of the caller, which becomes a Lua error.
 enum CallError: Error {
     /// Raised after the position of the caller.
     case message(String)

@@ -2,7 +2,7 @@ import CLua
 import OpEngine
 
 extension Call {
-    /// The maximum nesting depth of a table that the host receives. It also stops tables that contain themselves.
+    /// The maximum nesting depth of a table that the host receives. The limit also refuses tables that contain themselves.
     private static var maximumDepth: Int { 100 }
 
     /// The values from stack index `first` to the top.

@@ -110,7 +110,7 @@ extension Channel: AsyncSequence {
     deinit { channel.discard(item) }
 }
 
-/// Something that occurs once, and that one task waits for.
+/// An event that occurs once, and that one task waits for.
 private final class Event: Sendable {
     private struct State {
         var hasOccurred = false

@@ -149,7 +149,7 @@ final class ChannelList: Sendable {
 
     private struct Entries {
         var all: [Entry] = []
-        /// When `all` reaches this count, the channels that are gone are removed.
+        /// When `all` reaches this count, deallocated channels are removed.
         var limit = 64
     }
 

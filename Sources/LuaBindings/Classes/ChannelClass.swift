@@ -109,7 +109,7 @@ enum ChannelClass {
             }
         }
         var sent = channel.put(item)
-        // Otherwise the channel owns the item.
+        // After `sent`, the channel owns the item.
         defer { if sent != .sent { channel.discard(item) } }
         if sent == .full { sent = try sendLater(item, to: channel, call, waiting) }
         if sent == .closed { throw .message(channel.refusalWhenClosed) }

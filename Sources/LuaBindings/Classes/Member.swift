@@ -1,7 +1,7 @@
 import CLua
 import Glibc
 
-/// The names by which scripts know the members of a class. They are the cases of an enumeration, numbered from 1.
+/// The names by which scripts know the members of a class. The names are the cases of an enumeration, numbered from 1.
 protocol Member: CaseIterable, RawRepresentable where RawValue == String, AllCases == [Self] {}
 
 extension Member {

@@ -35,7 +35,7 @@ extension ClusterConnection {
 
     /// Decides when a person is told that no worker answers: once for each absence.
     struct Waiting {
-        /// The number of this absence. Each answer of workers after one increases the number.
+        /// The number of this absence. The number grows whenever workers answer.
         fileprivate var absence = 0
         private var watched: Int?
         private var told: Int?

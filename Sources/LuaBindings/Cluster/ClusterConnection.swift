@@ -9,7 +9,7 @@ final class ClusterConnection: Sendable {
     private struct State {
         /// The description of the run for workers, and the version of the published values that it was made from.
         var setup: (blob: Blob, version: Int)?
-        /// The templates by which `require` finds modules. They are those of the setup.
+        /// The templates of the setup by which `require` finds modules.
         var modulePath = ""
         /// The sources that workers have asked for, if they were found here.
         var modules: [String: ClusterModules.Source] = [:]

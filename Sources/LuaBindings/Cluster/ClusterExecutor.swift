@@ -94,7 +94,7 @@ extension ClusterExecutor.State {
     fileprivate mutating func next(slots: Int) -> (@Sendable () -> Void)? {
         let ahead = Int(ClusterExecutor.aheadSeconds / max(averageSeconds, 1e-6))
         let most = slots * min(max(ahead, ClusterExecutor.leastAhead), ClusterExecutor.mostAhead)
-        // The operations before a cancelled one are sent as well. They wait in the stream for a worker.
+        // The operations before a cancelled one are sent as well. All of these wait in the stream for a worker.
         guard inFlight < most || slots == 0 && cancelledCount > 0, !jobs.isEmpty else { return nil }
         inFlight += 1
         return jobs.removeFirst()

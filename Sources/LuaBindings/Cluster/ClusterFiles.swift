@@ -65,7 +65,7 @@ struct SentFile: Sendable {
     let mode: mode_t
     let blob: Blob
 
-    /// Writes the file, and the folders that it needs, below `directory`. It appears with all of its contents or not at all.
+    /// Writes the file, and the folders that it needs, below `directory`. The file appears with all of its contents or not at all.
     func write(below directory: String) throws(Failure) {
         let path = "\(directory)/\(path)"
         makeFolders(of: path)

@@ -4,7 +4,7 @@ import OpCluster
 enum ClusterQuestion {
     /// The source of a module.
     case module(String)
-    /// The inputs of a task, as far as these files exist.
+    /// Those inputs of a task that exist.
     case inputs(task: UInt64)
 
     var bytes: [UInt8] {

@@ -35,7 +35,7 @@ final class WorkerFolder: Sendable {
         "\(base)/opscript-\(getpid())-\(run)-\(count.wrappingAdd(1, ordering: .relaxed).newValue)"
     }
 
-    /// Calls `body` when `path` is the working directory. It stays the directory until the task leaves. Makes the folder if it is missing.
+    /// Calls `body` when `path` is the working directory. The directory stays until the task leaves. Makes the folder if it is missing.
     func enter(_ path: String, for task: WorkerTask, _ body: @escaping @Sendable () -> Void) {
         let mayEnter = state.withLock { state in
             // Tasks that wait are first. Otherwise they could wait forever.

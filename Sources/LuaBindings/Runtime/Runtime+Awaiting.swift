@@ -2,10 +2,10 @@ public import OpEngine
 
 /// The calls for tasks: they suspend the task, and block no thread of its actor.
 ///
-/// A thread of the runtime makes the calls that tasks await, one after the other, in the order in which they came. It enters the main state
-/// when no other thread is inside, and delivers callbacks while it waits. Host functions that a script calls meanwhile run on that thread,
-/// not in the actor of the task. A call that is awaited costs two switches between threads, and the start of a thread if no other call is
-/// waiting.
+/// A thread of the runtime makes the calls that tasks await, one after the other, in the order of their arrival. The thread enters the main
+/// state when no other thread is inside, and delivers callbacks while it waits. Host functions that a script calls meanwhile run on that
+/// thread, not in the actor of the task. A call that is awaited costs two switches between threads, and the start of a thread if no other
+/// call is waiting.
 ///
 /// Cancelling the task stops the script, even if it does not check for that, ends its wait, and throws `CancellationError`. A script inside
 /// a long call of a C function stops when that call returns.

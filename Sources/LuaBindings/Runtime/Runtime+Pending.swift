@@ -11,7 +11,7 @@ extension Runtime {
     /// While a call that a task awaits is inside, that call runs the work, and `drain` returns false at once.
     ///
     /// - Parameters:
-    ///   - limit: the maximum number of callbacks and operations to run; nil for all that are there now.
+    ///   - limit: the maximum number of callbacks and operations to run; nil for all that have arrived.
     ///   - time: the time after which nothing more begins; nil for no limit. At least one callback or operation runs, and none is
     ///     interrupted.
     /// - Returns: whether work is left, which is announced again.

@@ -22,7 +22,7 @@ extension Runtime {
     /// An operation belongs to the group of the code that made it, whoever adds it to a queue. Operations of a `LuaFunction` belong to the
     /// group in which `Runtime.function` was called. Operations that are not the scripts' belong to no group.
     ///
-    /// - Concurrency: safe from every thread. The runtime may be closed before the group goes.
+    /// - Concurrency: safe from every thread. The runtime may be closed while the group still exists.
     public final class Group: Sendable {
         /// The group that this one is part of.
         public let parent: Group?

@@ -49,7 +49,7 @@ extension Runtime {
         /// No limits.
         public init() {}
 
-        /// Limits for untrusted scripts. They let a script compute for a few seconds, but not use up the machine.
+        /// Limits for untrusted scripts. These limits let a script compute for a few seconds, but not use up the machine.
         public static var untrusted: Limits {
             var limits = Limits()
             limits.operationSeconds = 5

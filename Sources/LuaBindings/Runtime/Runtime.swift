@@ -86,7 +86,7 @@ public final class Runtime: Sendable {
         /// Returns the source of a module, or nil if there is no such module. `require` asks it before it looks for files, once for each
         /// module in each state, on that state's thread; several calls may run at once. Its error is the error of `require`.
         ///
-        /// It must return the same source each time: functions of a module travel to other states by name.
+        /// The function must return the same source each time, because functions of a module are sent to other states by name.
         public var moduleLoader: (@Sendable (_ module: String) throws -> String?)?
         /// A script that runs in each state before anything else, such as one that defines globals. See `Runtime.addPrelude`.
         public var prelude: String?

@@ -3,7 +3,8 @@ import OpEngine
 import OpPlatform
 import Synchronization
 
-/// The data that all states of a runtime share. Operations retain it, so it may outlive the runtime. It does not own the engine's threads.
+/// The data that all states of a runtime share. Operations retain it, so it may outlive the runtime. The core does not own the engine's
+/// threads.
 // Safety: `mainState` is set once, before the first script runs, and cleared by `close`, inside the main state. All other fields are constant,
 // locked or atomic.
 @safe
@@ -54,7 +55,7 @@ final class RuntimeCore: @unchecked Sendable {
     private let hasWork = Atomic<Bool>(false)
     /// Whether new states show warnings.
     let showsWarnings = Atomic<Bool>(false)
-    /// Asynchronous operations that scripts have started and that have not ended. They are in no queue that would keep them alive.
+    /// Asynchronous operations that scripts have started and that have not ended. No queue keeps these operations alive.
     private let startedByHand = Guarded<Set<LuaOperation>>([])
 
     /// The settings that each state must have before it runs a body.
@@ -69,7 +70,7 @@ final class RuntimeCore: @unchecked Sendable {
 
     private struct Keepers {
         var all: [WeakOperation] = []
-        /// When `all` reaches this count, the operations that are gone are removed.
+        /// When `all` reaches this count, deallocated operations are removed.
         var limit = 64
     }
 

@@ -1,4 +1,4 @@
-/// Finds the names in `require "NAME"` and `require("NAME")` in a source. Those in comments do no harm.
+/// Finds the names in `require "NAME"` and `require("NAME")` in a source. A name in a comment only adds a module to a key.
 enum RequiredModules {
     static func names(in source: [UInt8]) -> [String] {
         let word = Array("require".utf8)

@@ -1,7 +1,7 @@
 public import OpEngine
 
 extension Runtime {
-    /// Where a runtime keeps finished work, so that operations with `memoize`, `inputs` or `outputs` need not do it again, in this run or in a
+    /// Keeps finished work of a runtime, so that operations with `memoize`, `inputs` or `outputs` need not do it again, in this run or in a
     /// later one.
     ///
     /// ```swift
@@ -23,7 +23,7 @@ extension Runtime {
             case alwaysRun
         }
 
-        /// The folder of the database. It is made when the first work is recorded.
+        /// The folder of the database. The first recorded work makes the folder.
         public var directory: String
         /// The most that the database may take on the disk, in bytes. The store deletes the work that was used least recently.
         public var limit = 2 << 30

@@ -11,7 +11,7 @@ struct StepOptions: Sendable {
     /// Whether the operation asks although it has no files.
     var memoizes = false
     var keepsOutputsOnFailure = false
-    /// Where the function of an operation without outputs is: `<build.lua:12>`.
+    /// The place of the function of an operation without outputs: `<build.lua:12>`.
     var place = ""
 
     /// `place` without the line.

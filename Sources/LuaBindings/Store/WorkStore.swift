@@ -23,7 +23,7 @@ final class WorkStore: Sendable {
         var isClosed = false
     }
 
-    /// The parts of a module that count. They are read once: states do not load a module again.
+    /// The parts of a module that count. A module is read once, because states do not load it again.
     private struct Module {
         let digest: Digest
         /// The modules that it requires by a constant name.

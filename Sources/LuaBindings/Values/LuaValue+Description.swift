@@ -1,7 +1,7 @@
 import OpEngine
 
 extension LuaValue: CustomStringConvertible, CustomDebugStringConvertible {
-    /// The value as Lua source that evaluates to it, on one line: `{1, 2, name = "x"}`. Elements 1 to n come first, then the other keys in
+    /// The value as Lua source that evaluates to it, on one line: `{1, 2, name = "x"}`. Elements 1 to n precede the other keys, which have
     /// a fixed order. A value that source cannot express is `nil` with a comment that names it. O(n log n) in all elements.
     public var description: String {
         var printer = LiteralPrinter(limit: .max)

@@ -127,7 +127,7 @@ struct Admissions {
             }
         }
         admission.ticket = 0
-        // Leaving the line earlier would invite the next operation in vain.
+        // Leaving the line earlier would invite the next operation, which cannot start yet.
         leaveLine(operation, admission, on: engine, &consequences)
         // The rest may be enough for another operation.
         claims.forEach { attend(to: $0.supply, on: engine, &consequences) }

@@ -246,8 +246,8 @@ extension Operation {
         }
     }
 
-    /// Posts an operation that waits in a line. It precedes the others of its priority, because it has waited longer. Returns false if it
-    /// does not wait.
+    /// Posts an operation that waits in a line. The operation precedes the others of its priority, because it has waited longer. Returns
+    /// false if it does not wait.
     ///
     /// - Parameter served: the queue from which the calling worker takes its next operation, if any. No other worker needs to be woken for
     ///   that queue.

@@ -4,9 +4,9 @@ import Glibc
 public struct OperationPrecondition: Sendable {
     /// Whether a condition holds.
     public enum Answer: Sendable {
-        /// It holds.
+        /// The condition holds.
         case holds
-        /// It does not hold, because of this reason.
+        /// The condition does not hold, for this reason.
         case failed(reason: String)
         /// The condition ended with an error. The operation fails with that error, and does not run.
         case error(any Error)

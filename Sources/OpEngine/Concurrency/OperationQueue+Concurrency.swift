@@ -1,8 +1,8 @@
 extension BeyondFoundation where Self: OperationQueue {
     /// Adds an async closure as an operation and returns the operation. Its `result` and its `value` are the closure's.
     ///
-    /// A closure that does not await anything becomes a block operation, whatever it returns. Cancelling a task that waits for the value
-    /// cancels the operation, and cancelling the operation cancels the closure's task.
+    /// A closure that does not await anything becomes a block operation, even if it returns a value. Cancelling a task that waits for the
+    /// value cancels the operation, and cancelling the operation cancels the closure's task.
     @discardableResult
     public func addOperation<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) -> ResultOperation<Value> {
         let operation = ResultOperation(body)

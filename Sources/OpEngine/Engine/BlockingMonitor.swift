@@ -4,7 +4,7 @@ import Synchronization
 /// Detects workers that are blocked in calls unknown to the engine, and lets other workers replace them.
 ///
 /// An operation may sleep in a system call or wait for a lock that is not the engine's. If all workers do so, nothing runs although work is
-/// waiting. The monitor is a thread that exists only while work waits for a worker. It samples the worker threads:
+/// waiting. The monitor is a thread that exists only while work waits for a worker. The monitor samples the worker threads:
 ///
 /// - A thread that sleeps, and has used no processor time since the last sample, is blocked. Another worker replaces it.
 /// - A thread that computes is not blocked, however long it takes. Neither is a thread that waits for a processor.
@@ -26,7 +26,7 @@ final class BlockingMonitor: @unchecked Sendable {
     /// The pause while no work waits. After `idleRounds` such rounds without a blocked worker the monitor's thread ends.
     private static let idlePause = Duration.milliseconds(10)
     private static let idleRounds = 10
-    /// The pause after `idleRounds` idle rounds while some workers are still blocked. They may compute when they return, so the monitor
+    /// The pause after `idleRounds` idle rounds while some workers are still blocked. These may compute when they return, so the monitor
     /// must go on.
     private static let restingPause = Duration.milliseconds(100)
     /// The maximum number of replaced workers that are sampled per round.
@@ -44,7 +44,7 @@ final class BlockingMonitor: @unchecked Sendable {
     private var idleRoundCount = 0
     /// The number of workers that may be awake beyond the usual number.
     private var surplus = 0
-    /// Workers that were replaced and are still blocked as far as the monitor knows.
+    /// Workers that were replaced and that the monitor believes to be blocked.
     private var replaced: [Worker] = []
     private var nextReplaced = 0
 

@@ -7,7 +7,7 @@ public final class Inbox: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `jobs` has a lock, `reference` is written once before the inbox is shared, and the other
     // variables are used only on the owning thread.
 
-    /// How a `run` ended.
+    /// The reason why a `run` ended.
     public enum Outcome: Sendable, Hashable {
         /// The predicate was true.
         case satisfied

@@ -3,7 +3,7 @@ import Synchronization
 
 /// An operation that consists of others, its members: one operation to the outside, a queue inside.
 ///
-/// The members start when the group starts, and the group finishes when all of them have finished, in whatever way. Members may be added
+/// The members start when the group starts, and the group finishes when all of them have finished, with any outcome. Members may be added
 /// until then, also by other members. The group waits without a thread.
 ///
 /// - **Outcome.** The group fails if a member fails. Its `error` is then `OperationError.memberFailed` with the first failure. The other
@@ -142,7 +142,8 @@ open class GroupOperation: Operation, @unchecked Sendable {
     @_spi(Subclassing) public final override func membersHaveFinished(firstFailure member: Operation?) {
         stopLimit()
         guard let member, let error = member.error else { return }
-        // A group among the members has the error of its own member, so that errors do not nest as deeply as groups.
+        // If the member is a group, its error names a member of that group, and is passed on unchanged. So errors do not nest as deeply as
+        // groups.
         if case OperationError.memberFailed = error { return fail(with: error) }
         fail(with: OperationError.memberFailed(group: label, member: member.label, error: error))
     }

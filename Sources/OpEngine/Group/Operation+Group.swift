@@ -4,7 +4,7 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
-    /// The group that the operation is a member of. It may be of any class.
+    /// The group, of any class, that the operation is a member of.
     package var surroundingGroup: Operation? { queue?.asMemberQueue?.group }
 
     /// Whether the operation is a member of a group that was neither added nor started, or of a group inside such a group. O(depth).

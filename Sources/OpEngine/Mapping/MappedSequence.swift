@@ -16,7 +16,7 @@ extension BeyondFoundation where Self: OperationQueue {
     ///   - inFlight: the most operations that are in the queue at once, or have results that were not taken. Nil for four for each worker,
     ///     or twice `maxConcurrentOperationCount` (but at most 16,384) if that is more. Traps if it is less than 1.
     ///   - ordered: whether the results have the order of the elements. Otherwise each result is returned as soon as it is available.
-    ///   - transform: the work. It is called on the queue's threads, several calls at once.
+    ///   - transform: the work. The queue's threads call this function, several at once.
     public func map<Elements: Sequence, Value: Sendable>(
         _ elements: Elements, inFlight: Int? = nil, ordered: Bool = true,
         _ transform: @escaping @Sendable (Elements.Element) throws -> Value

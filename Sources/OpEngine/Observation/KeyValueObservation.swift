@@ -31,8 +31,8 @@ public struct KeyValueObservingOptions: OptionSet, Sendable {
     public static let initial = KeyValueObservingOptions(rawValue: 4)
     /// The handler is also called before each change, without a new value.
     ///
-    /// For changes announced with `willChangeValue`, that call comes before the change. The engine's own changes have already happened by
-    /// then; the call comes directly before the regular one.
+    /// For changes announced with `willChangeValue`, that call precedes the change. The engine's own changes have already happened by
+    /// then; the call directly precedes the regular one.
     public static let prior = KeyValueObservingOptions(rawValue: 8)
 }
 

@@ -3,7 +3,7 @@ import OpPlatform
 
 /// The observers of one object and the changes that are waiting for them.
 ///
-/// Changes are recorded in the order in which they happen, while the lock of the changed value is held. They are delivered later with no
+/// Changes are recorded in the order in which they happen, while the lock of the changed value is held. Changes are delivered later with no
 /// lock held, by one thread at a time: the first thread that finds the mailbox idle after a change. The mailbox's lock is the innermost of
 /// all.
 @safe final class Mailbox: @unchecked Sendable {

@@ -5,8 +5,8 @@ import Synchronization
 ///
 /// Events of one operation arrive in order, one at a time. Events of different operations arrive on several threads at once; only their
 /// times tell which came first. An event arrives on the thread that caused it, or on a thread that is delivering an earlier event of the
-/// same operation. No lock is held, so the observer may call anything. It delays the operation, so it should be quick. An operation that is
-/// started manually has no events.
+/// same operation. No lock is held, so the observer may call anything. The observer delays the operation, so it should be quick. An
+/// operation that is started manually has no events.
 ///
 /// An event references its queue, a queue its engine, and both reference their observers. Remove an observer that stores events, or none of
 /// these objects is ever deallocated.

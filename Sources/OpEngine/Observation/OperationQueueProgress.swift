@@ -24,7 +24,7 @@ import OpPlatform
         }
     }
 
-    /// The number of operations that have finished, whatever their outcome.
+    /// The number of operations that have finished, with any outcome.
     public var completedUnitCount: Int64 { core.state.withLock { $0.progress.completed } }
 
     /// The fraction of finished operations, from 0 to 1. 0 before anything was added.

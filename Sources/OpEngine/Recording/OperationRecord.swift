@@ -6,7 +6,8 @@ public struct OperationRecord: Sendable {
         case thread(worker: Int?, isMain: Bool)
         /// The worker with this number is blocked, so that another one may run in its place. `thread` is the thread that has noticed it.
         case workerBlocked(Int)
-        /// The worker with this number is no longer blocked. It may have returned, and even finished an operation, some time before.
+        /// The worker with this number is no longer blocked. The worker may have returned, and even finished an operation, some time
+        /// before.
         case workerReturned(Int)
         /// A queue got its first recorded operation, or its settings have changed. `maximum` is nil if the engine decides.
         case queue(Int, name: String?, maximum: Int?, isSuspended: Bool)
@@ -31,9 +32,9 @@ public struct OperationRecord: Sendable {
         /// The work of the operation was done outside of this process, by a worker that does at most `slots` operations at once. Precedes
         /// `attemptFailed` or `finished`. The times are of the same clock as `time`, after the operation's start and not after `time`.
         case ranElsewhere(worker: String, slots: Int, began: UInt64, ended: UInt64)
-        /// The operation has failed and will be tried again, beginning with another `started`. It recorded the error before.
+        /// The operation has failed and will be tried again, beginning with another `started`. The record of the error precedes this one.
         case attemptFailed
-        /// The work of the operation was done already. It finishes without having done it again.
+        /// The work of the operation was done already. The operation finishes without having done the work again.
         case skipped
         /// The operation was cancelled while it was in the queue.
         case cancelled

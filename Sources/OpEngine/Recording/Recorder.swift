@@ -125,7 +125,7 @@ public final class Recorder: @unchecked Sendable {
         thread.end()
     }
 
-    /// Passes on the records of the time until now, as far as all threads have published theirs.
+    /// Passes on the records up to the moment until which all threads have published theirs.
     private func pass() {
         let all = buffers.withLock { $0 }
         let now = monotonicNow()
