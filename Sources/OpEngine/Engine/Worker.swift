@@ -101,8 +101,8 @@ public final class Worker: @unchecked Sendable {
 
     /// Looks for work until the pool ends the thread. Each round has two steps:
     ///
-    /// 1. **Jobs.** The worker runs what is in its inbox. A job may take long or wait, so the worker stops searching first.
     /// 1. **Jobs.** The worker runs the jobs in its inbox. A job may take long or wait, so the worker stops searching first.
+    /// 2. **The pool decides** under its lock what the worker does next (`Pool.next`):
     ///    - **serve** a scheduled queue: run a turn of its operations, or stand by if another worker runs them fast enough (`Standby`). The pool
     ///      wakes the next worker in the same step if more work waits, so one wake-up leads to another.
     ///    - **spin**, if it found nothing for the first time: poll for work for some microseconds before it sleeps.
