@@ -38,7 +38,7 @@ final class WorkerFolder: Sendable {
     /// Calls `body` when `path` is the working directory. The directory stays until the task leaves. Makes the folder if it is missing.
     func enter(_ path: String, for task: WorkerTask, _ body: @escaping @Sendable () -> Void) {
         let mayEnter = state.withLock { state in
-            // Tasks that wait are first. Otherwise they could wait forever.
+            // Tasks that wait enter first. Otherwise they could wait forever.
             guard state.waiters.isEmpty, state.path == path || state.tasks.isEmpty else {
                 state.waiters.append((path, task, body))
                 return false
