@@ -18,19 +18,41 @@ import OpPlatform
 ///     parse.addDependency(load)
 ///     queue.addOperation(parse)
 open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because the lock of `work` guards the only variable state.
-    private let work = Guarded(Work())
+    // Safety: `@unchecked Sendable` because the superclass's `lock` guards the variable state.
 
-    private struct Work {
-        var body: Body?
-        var priority: TaskPriority?
-        var task: Task<Void, Never>?
-        var value: Value?
+    // No property has a type that depends on `Value`: Swift would look that type up for each operation that is made, finishes and is freed.
+
+    /// A `Work`. Nil until there is something to keep, which is never so if `main` calls `finish()`. Guarded by `lock`.
+    @safe @exclusivity(unchecked) private var storedWork: AnyObject?
+    /// Whether `finish(returning:)` has taken effect. Guarded by `lock`.
+    @safe @exclusivity(unchecked) private var hasValue = false
+
+    private final class Work {
+        @safe @exclusivity(unchecked) var body: Body?
+        @safe @exclusivity(unchecked) var priority: TaskPriority?
+        @safe @exclusivity(unchecked) var task: Task<Void, Never>?
+        /// Nil if `Value` is `Void`.
+        @safe @exclusivity(unchecked) var value: Value?
     }
 
     private enum Body {
         case synchronous(@Sendable () throws -> Value)
         case asynchronous(@Sendable () async throws -> Value)
+    }
+
+    /// Calls `body` with the work, if there is any, while holding the lock.
+    private func withWork<Result>(_ body: (Work?) -> Result) -> Result {
+        // Safety: `ensureWork` alone sets the property.
+        lock.withLock { body(storedWork.map { unsafe unsafeDowncast($0, to: Work.self) }) }
+    }
+
+    /// The work, which is made if necessary. The caller holds the lock.
+    private func ensureWork() -> Work {
+        // Safety: as above.
+        if let storedWork { return unsafe unsafeDowncast(storedWork, to: Work.self) }
+        let made = Work()
+        storedWork = made
+        return made
     }
 
     // The only designated initializer, so that the initializers of a subclass call it implicitly.
@@ -46,14 +68,14 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
     ///   - body: the work. Called once for each attempt.
     public convenience init(priority: TaskPriority? = nil, _ body: @escaping @Sendable () async throws -> Value) {
         self.init()
-        work.withLock { ($0.body, $0.priority) = (.asynchronous(body), priority) }
+        lock.withLock { (ensureWork().body, ensureWork().priority) = (.asynchronous(body), priority) }
         releaseBodyWhenFinished()
     }
 
     /// Creates an operation that runs `body` on a thread of its queue. Otherwise like the initializer for async closures.
     public convenience init(_ body: @escaping @Sendable () throws -> Value) {
         self.init()
-        work.withLock { $0.body = .synchronous(body) }
+        lock.withLock { ensureWork().body = .synchronous(body) }
         releaseBodyWhenFinished()
     }
 
@@ -64,14 +86,14 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
     /// The default implementation calls the closure that was passed to the initializer. Without one, it waits until the operation has
     /// finished.
     open func run() async throws -> Value {
-        if case .asynchronous(let body) = work.withLock({ $0.body }) { return try await body() }
+        if case .asynchronous(let body) = withWork({ $0?.body }) { return try await body() }
         try await suspendUntilFinished()
         return try result
     }
 
     /// Begins the work: calls a closure that does not await, or else calls `run` in a task.
     open override func main() {
-        switch work.withLock({ $0.body }) {
+        switch withWork({ $0?.body }) {
         case .synchronous(let body): finish { try body() }
         case .asynchronous: startTask()
         // The class itself has nothing to run.
@@ -88,7 +110,7 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
     /// Cancels the operation and its task.
     open override func cancel() {
         super.cancel()
-        work.withLock { $0.task }?.cancel()
+        withWork { $0?.task }?.cancel()
     }
 
     // MARK: The result
@@ -101,7 +123,8 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
         get throws {
             guard isFinished else { throw OperationError.resultNotAvailable(operation: label) }
             if let error { throw error }
-            guard let value = work.withLock({ $0.value }) else { throw CancellationError() }
+            let (hasReturned, kept) = withWork { work -> (Bool, Value?) in (hasValue, work?.value) }
+            guard hasReturned, let value = kept ?? () as? Value else { throw CancellationError() }
             return value
         }
     }
@@ -119,7 +142,11 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
 
     /// Finishes the operation with a value. Only the first call of a finishing method has an effect. Safe to call from any thread.
     public final func finish(returning value: Value) {
-        work.withLock { if $0.value == nil && !loadState().has(State.finishing | State.finished) { $0.value = value } }
+        lock.withLock {
+            if hasValue || loadState().has(State.finishing | State.finished) { return }
+            hasValue = true
+            if Value.self != Void.self { ensureWork().value = value }
+        }
         end()
     }
 
@@ -134,12 +161,12 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
     }
 
     private func startTask() {
-        let task = Task(priority: work.withLock { $0.priority } ?? qualityOfService.taskPriority) {
+        let task = Task(priority: withWork { $0?.priority } ?? qualityOfService.taskPriority) {
             let outcome: Result<Value, any Error>
             do { outcome = .success(try await self.run()) } catch { outcome = .failure(error) }
             self.finish { try outcome.get() }
         }
-        work.withLock { $0.task = task }
+        lock.withLock { ensureWork().task = task }
         // A concurrent `cancel()` may have found no task.
         if isCancelled { task.cancel() }
     }
@@ -158,9 +185,12 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
     /// Makes the operation release its closure when it finishes, also if it was cancelled before `main`.
     private func releaseBodyWhenFinished() {
         whenFinished { [weak self] in
-            let released = self?.work.withLock { work in
-                defer { (work.body, work.task) = (nil, nil) }
-                return work
+            let released = self?.withWork { work -> (Body?, Task<Void, Never>?) in
+                defer {
+                    work?.body = nil
+                    work?.task = nil
+                }
+                return (work?.body, work?.task)
             }
             // Released outside of the lock: this may be the last reference to objects that the closure captures.
             withExtendedLifetime(released) {}
