@@ -31,7 +31,7 @@ struct HostTests {
             run 'print "hello"; return 6 * 7, { "a", "b" }, nil'
             run 'error "wrong"'
             run 'return ='
-            run 'local t = {} while true do t[#t + 1] = ("x"):rep(1000) .. #t end'
+            run 'local t = {} while true do t[#t + 1] = ("x"):rep(1000000) .. #t end'
             run 'return io, os.execute, print'
             run 'return opscript.OperationQueue.new():addOperation(function() return 7 end):waitUntilFinished()'
             curl -sS "$url"; curl -sS -d 'return 1' "${url%run}other"
