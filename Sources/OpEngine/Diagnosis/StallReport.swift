@@ -81,4 +81,21 @@ extension OperationError {
         let report = StallReport(waitingFor: operations)
         return .neverFinishes(operations: operations.map(\.label), reasons: report.sentences())
     }
+
+    /// The error for a wait of `waiting` for an operation that is behind a barrier, or is one, while the barrier waits for `waiting`.
+    static func neverFinishes(_ operation: Operation, becauseInFrontOfItsBarrier waiting: Operation) -> OperationError {
+        let barriers = OperationBlockage(of: operation).blockers.filter {
+            switch $0 {
+            case .barrier, .before: true
+            default: false
+            }
+        }
+        return .neverFinishes(
+            operations: [operation.label],
+            reasons: [
+                "\(OperationBlockage(operation: operation, blockers: barriers))",
+                "the barrier waits for \(waiting.label), which waits here; make the rest of \(waiting.label) an operation that depends on "
+                    + "\(operation.label)",
+            ])
+    }
 }

@@ -12,6 +12,13 @@ extension BeyondFoundation where Self: Operation {
         if let waiting = context.firstOnStack({ operation, _ in operation === self || operation.isMember(of: self) }) {
             throw OperationError.waitsForItself(operation: waiting.label)
         }
+        if deadline == nil,
+            let waiting = context.firstOnStack({ operation, core in
+                core.map(isBehindBarrier) ?? false && operation.endsWithItsBody
+            })
+        {
+            throw OperationError.neverFinishes(self, becauseInFrontOfItsBarrier: waiting)
+        }
         // Safety: the queue of a linked operation retains itself, and this only reads a constant of it.
         let engine = withQueueCore { core in unsafe core.engine } ?? context.engine
         let outcome = context.wait(on: engine, deadline: deadline, isDone: { self.hasEnded }) { parker in
@@ -33,6 +40,17 @@ extension Operation {
     var hasEnded: Bool {
         let state = loadState()
         return state.has(State.finished) || (!state.has(State.claimed) && isFinished)
+    }
+
+    /// Whether the operation is a barrier of the queue or behind one. The barrier has not begun.
+    fileprivate func isBehindBarrier(of core: OperationQueue.Core) -> Bool {
+        withQueueCore { $0 === core && core.state.withLock { !$0.segments.isCurrent(self) } } ?? false
+    }
+
+    /// Whether the operation, whose body is running, can finish only when the body returns.
+    fileprivate var endsWithItsBody: Bool {
+        !isAsynchronous && !loadState().has(State.finishing | State.finished)
+            && (OverriddenMethods.isPlain(self) || !OverriddenMethods.flags(of: self).contains(.isFinished))
     }
 
     fileprivate func parkerOfWait(_ context: ThreadContext, _ engine: Engine) -> Parker { context.parker(on: engine) }
