@@ -53,6 +53,20 @@ private final class Recorder: OperationObserver {
         #expect(recorder.kinds(of: operation) == [.cancelled, .ready, .finished])
     }
 
+    @Test func eachAttemptIsToldAsOneStart() {
+        struct Failure: Error {}
+        let simulation = Engine.Simulation(seed: 1)
+        let queue = OperationQueue(engine: simulation.engine)
+        let recorder = Recorder()
+        queue.addObserver(recorder)
+        defer { queue.removeObserver(recorder) }
+        let operation = BlockOperation { throw Failure() }
+        operation.retryPolicy = RetryPolicy(attempts: 2)
+        queue.addOperation(operation)
+        while simulation.step() {}
+        #expect(recorder.kinds(of: operation) == [.added, .ready, .started, .started, .finished])
+    }
+
     @Test func anEnginesObserverSeesAllQueuesAndNoHelpers() {
         let engine = Engine(workerCount: 2)
         let recorder = Recorder()

@@ -98,9 +98,6 @@ import Synchronization
     /// Whether an operation may be added. The caller holds the queue's lock.
     var takesMore: Bool { phase != .closed }
 
-    /// Whether an operation may be added, and need not be cancelled then. The caller holds the queue's lock.
-    var takesMoreAtOnce: Bool { phase != .closed && !isGroupCancelled }
-
     /// Appends a member. The caller holds the queue's lock.
     @inline(__always)
     func append(_ operation: Operation) {
@@ -110,9 +107,6 @@ import Synchronization
     }
 
     private static let usualCapacity = 14
-
-    /// Appends members. The caller holds the queue's lock.
-    func append(_ operations: [Operation]) { all += operations }
 
     /// Records a member that has failed, if it is the first one. The caller holds the queue's lock.
     func note(failed operation: Operation) { if firstFailure == nil { firstFailure = operation } }

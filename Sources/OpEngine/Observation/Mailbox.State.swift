@@ -66,8 +66,8 @@ extension Mailbox {
         var registrations: [Registration] = []
         /// The number of subscriptions that have begun and are not registered yet.
         var subscribing = 0
-        /// The queue whose event observers receive events of the operation.
-        var tracedCore: OperationQueue.Core?
+        /// Whether the event observers of the operation's queue and engine receive its events.
+        var isTraced = false
         /// The value of a queue's `operations` that was recorded last. Maintained only while `operations` is observed.
         var lastOperations: [Operation] = []
         /// Counts all changes that would invalidate an initial value read earlier.
@@ -82,7 +82,7 @@ extension Mailbox {
         init(overridden: Set<ObservedKey>) { self.overridden = overridden }
 
         /// Whether the mailbox has no observers and no waiting entries.
-        var isIdle: Bool { registrations.isEmpty && subscribing == 0 && tracedCore == nil && taken == entries.count }
+        var isIdle: Bool { registrations.isEmpty && subscribing == 0 && !isTraced && taken == entries.count }
 
         func wants(_ key: ObservedKey) -> Bool { registrations.contains { $0.key == key } }
 

@@ -101,26 +101,20 @@ extension OperationQueue.Core {
         return !isHelper.load(ordering: .relaxed)
     }
 
-    /// Whether an operation that is being added must be recorded and not traced. The caller holds the queue's lock.
-    func isOnlyRecorded(_ state: inout OperationQueue.State) -> Bool {
-        // Safety: the caller retains the queue, and the queue retains the engine.
-        unsafe engine.eventObservers.isRecorded.load(ordering: .relaxed)
-            && !engine.eventObservers.hasObservers.load(ordering: .relaxed)
-            && state.eventObservers.isEmpty && !isHelper.load(ordering: .relaxed)
-    }
-
-    /// Makes an operation that is being added traced, recorded, or both. The caller holds the queue's lock.
-    @inline(never)
-    func watch(_ operation: Operation, _ state: inout OperationQueue.State) {
+    /// Prepares an operation that is about to join the queue for its observers and for the recorder. The caller holds the queue's lock.
+    ///
+    /// - Returns: the flags that the operation gets when it joins.
+    func watch(_ operation: Operation, _ state: inout OperationQueue.State) -> UInt64 {
         // Safety: the caller retains the queue, and the queue retains the engine.
         let observers = unsafe engine.eventObservers
-        if observers.isRecorded.load(ordering: .relaxed) { operation.beginRecording(in: self, &state) }
-        if observers.hasObservers.load(ordering: .relaxed) || !state.eventObservers.isEmpty { operation.trace(in: self) }
+        if observers.hasObservers.load(ordering: .relaxed) || !state.eventObservers.isEmpty { operation.trace() }
+        let isRecorded = observers.isRecorded.load(ordering: .relaxed) && operation.beginRecording(in: self, &state)
+        return isRecorded ? Operation.State.recorded : 0
     }
 
     /// Traces the operations that are in the queue from now on. The caller holds the queue's lock.
     func traceMembers(_ state: inout OperationQueue.State) {
-        for operation in state.members { operation.trace(in: self) }
+        for operation in state.members { operation.trace() }
     }
 }
 
@@ -128,7 +122,7 @@ extension Operation {
     /// Traces the operation for its queue's observers. The caller holds the queue's lock. The operation's lock may be taken inside the
     /// queue's lock, but not the other way round.
     @inline(never)
-    func trace(in core: OperationQueue.Core) {
-        openMailbox { $0.tracedCore = core }
+    func trace() {
+        openMailbox { $0.isTraced = true }
     }
 }

@@ -65,8 +65,6 @@ extension Operation {
         return unsafe Unmanaged.passUnretained(extras.unsafelyUnwrapped)._withUnsafeGuaranteedRef(body)
     }
 
-    package var isBarrier: Bool { loadState().has(State.barrier) }
-
     var storedName: String? {
         get { lock.withLock { extras?.name } }
         set {
@@ -88,13 +86,12 @@ extension Operation {
     var storedPriority: QueuePriority {
         get { loadState().priority }
         set {
-            // Setting the current value counts as a change, as in Foundation.
-            let isLinked = transition {
-                $0.priority = newValue
-                return $0.has(State.linked)
-            } recording: {
-                $0.record(.queuePriority, old: $1.priority, new: $2.priority)
+            let (isLinked, old) = transition { state -> (Bool, QueuePriority) in
+                defer { state.priority = newValue }
+                return (state.has(State.linked), state.priority)
             }
+            // Setting the current value counts as a change, as in Foundation.
+            if old == newValue { observedMailbox?.record(.queuePriority, old: old, new: newValue) }
             deliverChanges()
             // A thread that links the operation later sees the new priority.
             if isLinked { withQueueCore { $0.reprioritise(self) } }

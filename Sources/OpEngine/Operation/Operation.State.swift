@@ -43,15 +43,13 @@ extension Operation {
         static let outlivesStart: UInt64 = 1 << 47
         /// The operation continues after `start`, and only operations, inbox jobs and callers of `Engine.hold` can finish it.
         static let endedFromWithin: UInt64 = 1 << 48
-        /// The operation is a barrier. `cancelAllOperations` skips it.
-        static let barrier: UInt64 = 1 << 49
         /// Three bits hold `level`.
         private static let levelShift: UInt64 = 50
         /// `willFinish` and `didFinish` must be called.
         static let notifiesSubclass: UInt64 = 1 << 53
         /// `start` is the base class's: it only calls `main` and finishes the operation. Never changes.
         static let endsWithMain: UInt64 = 1 << 54
-        /// The operation is observed. State changes go through its mailbox. Set together with `watched`.
+        /// The operation is observed: its mailbox receives state changes.
         static let observed: UInt64 = 1 << 55
         /// Releasing the operation runs no foreign code, apart from what its dependencies and extras cause.
         static let isInert: UInt64 = 1 << 56
@@ -61,12 +59,12 @@ extension Operation {
         static let continuesAfterMain: UInt64 = 1 << 58
         /// The class leaves starting and finishing to `Operation`. Always set together with `endsWithMain`.
         static let isOfPlainClass: UInt64 = 1 << 59
-        /// State changes take the slow path, because the operation is observed or recorded.
-        static let watched: UInt64 = 1 << 61
-        /// The recorder knows the operation. Set together with `watched`, which is cleared when the operation has finished.
+        /// The recorder knows the operation, and receives state changes.
         static let recorded: UInt64 = 1 << 62
         /// The operation needs something besides its dependencies, or may be tried again. See `Admission`.
         static let hasAdmission: UInt64 = 1 << 63
+        /// The flags with which state changes are added to the journal. See `Operation.watchedTransition`.
+        static let watched = observed | recorded
         /// The flags that require somebody to be notified of the end.
         static let notifiesAtEnd = hasFinishHandlers | notifiesSubclass | observed
         /// The flags with which an end is more than that of the operation: others wait for it, or its group notes the failure.
@@ -126,55 +124,39 @@ extension Operation.State {
         case inQueue, executing, finished
     }
 
-    /// Claims the operation for a queue.
+    /// Why the operation cannot be added to a queue; nil if it can.
+    var refusal: Refusal? {
+        if has(State.finishing | State.finished) { return .finished }
+        if has(State.executing) { return .executing }
+        if has(State.claimed) { return .inQueue }
+        return has(State.started) ? .executing : nil
+    }
+
+    /// Claims the operation for a batch, which joins a queue as a whole or not at all.
     ///
     /// - Parameter isOfPlainClass: see `OverriddenMethods`.
-    @inline(__always)
     mutating func claim(isOfPlainClass: Bool) -> Refusal? {
-        if has(State.finished | State.finishing) { return .finished }
-        if has(State.claimed) { return .inQueue }
-        if has(State.started | State.executing) { return .executing }
+        if let refusal { return refusal }
         set(State.claimed | (isOfPlainClass ? State.isOfPlainClass | State.endsWithMain : 0))
         return nil
     }
 
-    /// Undoes `claim` after the queue has refused the operation or the batch it belongs to.
-    mutating func unclaim() { clear(State.claimed | State.barrier) }
+    /// Undoes `claim` after the queue has refused the batch.
+    mutating func unclaim() { clear(State.claimed) }
 
     /// Puts the operation on its queue's list and applies the queue's default policy. The caller holds the queue's lock.
+    ///
+    /// - Parameters:
+    ///   - flags: further flags to set.
+    ///   - isClaimed: whether the caller has claimed the operation.
     @inline(__always)
-    mutating func link(requiringSuccessByDefault: Bool) -> ReadinessAction {
-        set(State.linked)
+    mutating func join(setting flags: UInt64, isClaimed: Bool, requiringSuccessByDefault: Bool) -> ReadinessAction {
+        let others = State.finishing | State.finished | (isClaimed ? 0 : State.claimed | State.started | State.executing)
+        if has(others) { return .refused }
+        set(State.claimed | State.linked | flags)
         if requiringSuccessByDefault && !has(State.hasOwnPolicy) { set(State.requiresSuccess) }
-        if has(State.finishing | State.finished) { return .remove }
         if mustCancel { return .cancel }
         return post() ? .post : .none
-    }
-
-    /// The state after `claim` and `link` of an operation that no other thread knows and that is ready.
-    @inline(__always)
-    init(addedAtOnceWith priority: Operation.QueuePriority, requiringSuccess: Bool) {
-        bits = State.claimed | State.linked | State.posted | (requiringSuccess ? State.requiresSuccess : 0)
-        self.priority = priority
-    }
-
-    /// Combines `claim` and `link` for an operation that is not observed. Returns true if the operation must be handed to its queue.
-    /// Returns nil and changes nothing if the operation needs a separate `claim`, which may be refused.
-    @inline(__always)
-    mutating func join(requiringSuccessByDefault: Bool, isOfPlainClass: Bool) -> Bool? {
-        let others = State.claimed | State.started | State.executing | State.finishing | State.finished | State.observed
-        if has(others) { return nil }
-        var joined = self
-        joined.set(State.claimed | (isOfPlainClass ? State.isOfPlainClass | State.endsWithMain : 0))
-        switch joined.link(requiringSuccessByDefault: requiringSuccessByDefault) {
-        case .cancel, .remove: return nil
-        case .none:
-            self = joined
-            return false
-        case .post:
-            self = joined
-            return true
-        }
     }
 
     enum ReadinessAction {
@@ -183,8 +165,8 @@ extension Operation.State {
         case post
         /// Cancel the operation because of its policy. Its queue keeps it alive.
         case cancel
-        /// Remove the operation from its queue, because it has finished.
-        case remove
+        /// The operation does not join, for the reason that `refusal` gives. Nothing has changed.
+        case refused
     }
 
     /// A counted dependency has finished.

@@ -36,6 +36,8 @@ import Synchronization
     @safe @exclusivity(unchecked) var number: UInt32 = 0
     /// Which of the queue's lists holds the operation. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var queuePosition = QueuePosition.outside
+    /// Whether the operation is a barrier. Written under the queue's lock before another thread finds the operation in the queue.
+    @safe @exclusivity(unchecked) package internal(set) final var isBarrier = false
     /// The rank that the queue's `qualities` count this operation under. Guarded by the queue's lock.
     @safe @exclusivity(unchecked) var countedRank = QualityRank.unspecified
     /// The requested `qualityOfService` and `threadPriority`. See `QualityRank`.
@@ -263,19 +265,20 @@ import Synchronization
 
     /// Changes the state word atomically.
     ///
-    /// `change` may run more than once and must be pure. If the operation is observed, `record` adds the change to the mailbox. If it is
-    /// recorded, the recorder receives the change.
+    /// `change` may run more than once and must be pure. If the operation is watched, the change is added to its journal.
+    ///
+    /// - Parameter core: the queue that the operation joins with this change, if any.
     @inline(__always)
     @discardableResult
     func transition<Action>(
-        _ change: (inout State) -> Action,
-        recording record: (inout Mailbox.State, State, State) -> Void = { $0.record(from: $1, to: $2) }
+        _ change: (inout State) -> Action, joining core: OperationQueue.Core? = nil
     ) -> Action {
         var old = state.load(ordering: .relaxed)
         while true {
-            if old & State.watched != 0 { return watchedTransition(change, recording: record) }
             var new = State(bits: old)
             let action = change(&new)
+            // Not `old`: the operation may be recorded from this change on.
+            if new.has(State.watched) { return watchedTransition(change, joining: core) }
             let (exchanged, current) = state.weakCompareExchange(
                 expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
             if exchanged { return action }
@@ -303,7 +306,7 @@ import Synchronization
         }
     }
 
-    /// Stores the core. Called by the thread that has claimed the operation and links it.
+    /// Stores the core. Called by the thread that has linked the operation.
     @inline(__always)
     func setCore(_ core: OperationQueue.Core) {
         unsafe storedCore.store(UnsafeRawPointer(Unmanaged.passUnretained(core).toOpaque()), ordering: .releasing)

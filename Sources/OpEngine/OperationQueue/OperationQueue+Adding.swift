@@ -3,31 +3,11 @@ import Synchronization
 extension BeyondFoundation where Self: OperationQueue {
     /// Like `addOperation`, but throws `OperationError.addedWhenInQueue`, `.addedWhenExecuting`, `.addedWhenFinished`, `.queueStaysFull`,
     /// `.engineShutDown`, or for groups `.addedToFinishedGroup`, `.groupOfAnotherEngine` or `.groupContainsItself` instead of trapping.
-    public func tryAddOperation(_ operation: Operation) throws {
-        let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
-        // A subclass may override the getters, so what they return counts as well.
-        if !(operation.isEndedByWorker || isOfPlainClass) || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
-        if operation.loadState().has(Operation.State.hasAdmission), let error = ownEngine.lack(for: operation) { throw error }
-        // Retain before taking the lock, because other threads may be waiting for it. Safety: balanced when the operation leaves the queue,
-        // or below.
-        let kept = unsafe Unmanaged.passRetained(operation)
-        if unsafe core.addInOneStep(kept, isOfPlainClass: isOfPlainClass, queue: self) { return }
-        unsafe kept.release()
-        try addInTwoSteps(operation)
-    }
+    public func tryAddOperation(_ operation: Operation) throws { try add(operation, isBarrier: false) }
 
     /// Like `addOperations`, but throws instead of trapping, and adds nothing then. Also throws the errors of `tryWaitUntilFinished`.
     public func tryAddOperations(_ operations: [Operation], waitUntilFinished wait: Bool) throws {
-        for (index, operation) in operations.enumerated() {
-            guard let error = refusal(of: operation) else { continue }
-            for claimed in operations[..<index] { claimed.transition { $0.unclaim() } }
-            throw error
-        }
-        if let error = core.add(operations, queue: self) {
-            for operation in operations { operation.transition { $0.unclaim() } }
-            throw error
-        }
-        if cancelsAdditions { for operation in operations { operation.cancel() } }
+        try add(operations, areBarriers: false)
         if !wait || core.isEmpty { return }
         for operation in operations.reversed() where !operation.hasEnded {
             try operation.tryWaitUntilFinished()
@@ -37,40 +17,61 @@ extension BeyondFoundation where Self: OperationQueue {
     }
 
     /// Adds any operation as a barrier. Throws the errors of `tryAddOperation`.
-    public func tryAddBarrier(_ operation: Operation) throws {
-        if let error = refusal(of: operation) { throw error }
-        operation.transition { $0.set(Operation.State.barrier) }
-        if let error = core.add(operation, isBarrier: true, queue: self) {
-            operation.transition { $0.unclaim() }
-            throw error
-        }
-        if cancelsAdditions { operation.cancel() }
-    }
+    public func tryAddBarrier(_ operation: Operation) throws { try add(operation, isBarrier: true) }
 }
 
 extension OperationQueue {
-    @inline(never)
-    fileprivate func addInTwoSteps(_ operation: Operation) throws {
-        if let error = refusal(of: operation) { throw error }
-        if let error = core.add(operation, isBarrier: false, queue: self) {
-            operation.transition { $0.unclaim() }
-            throw error
-        }
-        if cancelsAdditions { operation.cancel() }
+    /// Adds an operation as soon as there is room.
+    @inline(__always)
+    fileprivate func add(_ operation: Operation, isBarrier: Bool) throws {
+        let isOfPlainClass = try isOfPlainClass(operation)
+        // Retain before taking the lock, because other threads may be waiting for it. Safety: balanced when the operation leaves the queue,
+        // or below.
+        let kept = unsafe Unmanaged.passRetained(operation)
+        let addition = unsafe core.add(kept, isOfPlainClass: isOfPlainClass, isBarrier: isBarrier, queue: self)
+        if addition == .added { return }
+        unsafe kept.release()
+        if case .refused(let refusal) = addition { throw error(for: operation, refusal) }
+        // Claims the operation while it waits for room.
+        try add([operation], areBarriers: isBarrier)
     }
 
-    /// Claims the operation. Returns an error if it cannot be added.
+    /// Adds a batch as soon as there is room for one operation.
+    @inline(never)
+    fileprivate func add(_ operations: [Operation], areBarriers: Bool) throws {
+        try whileClaiming(operations) {
+            let addition = core.add(operations, areBarriers: areBarriers, queue: self)
+            if addition != .added { try core.waitForRoom(after: addition, for: operations, areBarriers: areBarriers, queue: self) }
+            return true
+        }
+    }
+
+    /// Claims operations and calls `add`. If that throws or returns false, the operations are as before.
+    @discardableResult
+    func whileClaiming(_ operations: [Operation], _ add: () throws -> Bool) throws -> Bool {
+        var claimed = 0, isAdded = false
+        defer { if !isAdded { for operation in operations[..<claimed] { operation.transition { $0.unclaim() } } } }
+        for operation in operations {
+            let isOfPlainClass = try isOfPlainClass(operation)
+            if let refusal = operation.transition({ $0.claim(isOfPlainClass: isOfPlainClass) }) { throw error(for: operation, refusal) }
+            claimed += 1
+        }
+        isAdded = try add()
+        return isAdded
+    }
+
+    /// Whether the class of the operation leaves starting and finishing to `Operation`. Throws if the engine or the operation's getters do not
+    /// allow adding the operation.
     @inline(__always)
-    func refusal(of operation: Operation) -> OperationError? {
+    private func isOfPlainClass(_ operation: Operation) throws(OperationError) -> Bool {
         let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
-        if !isOfPlainClass || ownEngine.hasEnded, let error = objection(to: operation) { return error }
-        if operation.loadState().has(Operation.State.hasAdmission), let error = ownEngine.lack(for: operation) { return error }
-        return claim(operation, isOfPlainClass: isOfPlainClass)
+        if !(isOfPlainClass || operation.isEndedByWorker) || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
+        if operation.loadState().has(Operation.State.hasAdmission), let error = ownEngine.lack(for: operation) { throw error }
+        return isOfPlainClass
     }
 
     /// The reason, if any, why the engine or the operation's getters do not allow adding it.
-    @inline(__always)
-    fileprivate func objection(to operation: Operation) -> OperationError? {
+    private func objection(to operation: Operation) -> OperationError? {
         if ownEngine.hasEnded { return .engineShutDown(operation: operation.label) }
         if let members = operation.memberQueue, let error = members.objection(toJoining: self) { return error }
         // A subclass may override these getters, so ask them instead of the state.
@@ -80,13 +81,11 @@ extension OperationQueue {
         return nil
     }
 
-    @inline(__always)
-    fileprivate func claim(_ operation: Operation, isOfPlainClass: Bool) -> OperationError? {
-        switch operation.transition({ $0.claim(isOfPlainClass: isOfPlainClass) }) {
-        case nil: return nil
-        case .inQueue: return .addedWhenInQueue(operation: operation.label)
-        case .executing: return .addedWhenExecuting(operation: operation.label)
-        case .finished: return .addedWhenFinished(operation: operation.label)
+    private func error(for operation: Operation, _ refusal: Operation.State.Refusal) -> OperationError {
+        switch refusal {
+        case .inQueue: .addedWhenInQueue(operation: operation.label)
+        case .executing: .addedWhenExecuting(operation: operation.label)
+        case .finished: .addedWhenFinished(operation: operation.label)
         }
     }
 }

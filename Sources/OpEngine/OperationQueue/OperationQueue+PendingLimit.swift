@@ -37,28 +37,11 @@ extension OperationQueue {
     /// Adds operations, or a barrier, if the queue has room for one. Returns false, and changes nothing, if it is full. Otherwise like
     /// `tryAddOperations`.
     package func tryAddIfRoom(_ operations: [Operation], isBarrier: Bool) throws -> Bool {
-        func withdraw(_ operations: some Sequence<Operation>) { for operation in operations { operation.transition { $0.unclaim() } } }
-        for (index, operation) in operations.enumerated() {
-            guard let error = refusal(of: operation) else { continue }
-            withdraw(operations[..<index])
-            throw error
-        }
-        if isBarrier { for operation in operations { operation.transition { $0.set(Operation.State.barrier) } } }
-        var addition = OperationQueue.Core.Addition.added
-        if isBarrier {
-            for operation in operations where addition == .added {
-                addition = core.addIfCapacity(operation, isBarrier: true, queue: self)
-            }
-        } else if !operations.isEmpty {
-            addition = core.addIfCapacity(operations, queue: self)
-        }
-        if addition != .added {
-            withdraw(operations)
+        try whileClaiming(operations) {
+            let addition = core.add(operations, areBarriers: isBarrier, queue: self)
             if addition == .closed { throw core.groupHasFinished(adding: operations[0]) }
-            return false
+            return addition == .added
         }
-        if cancelsAdditions { for operation in operations { operation.cancel() } }
-        return true
     }
 
     /// Whether there is room for another operation. If there is none, `inbox` is woken when there may be. `stopWaking` ends that.
@@ -94,32 +77,17 @@ extension OperationQueue.State {
 }
 
 extension OperationQueue.Core {
-    /// Adds an operation that this queue has claimed, as soon as there is capacity.
-    ///
-    /// - Returns: an error if the operation was not added.
-    func add(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> OperationError? {
-        let addition = addIfCapacity(operation, isBarrier: isBarrier, queue: queue)
-        if addition == .added { return nil }
-        return refuseOrWait(addition, naming: operation) { addIfCapacity(operation, isBarrier: isBarrier, queue: queue) }
-    }
-
-    /// Adds a batch of operations that this queue has claimed, as soon as there is capacity for one.
-    func add(_ operations: [Operation], queue: OperationQueue) -> OperationError? {
-        guard let first = operations.first, case let addition = addIfCapacity(operations, queue: queue), addition != .added else {
-            return nil
-        }
-        return refuseOrWait(addition, naming: first) { addIfCapacity(operations, queue: queue) }
-    }
-
     /// The error for an operation that is added too late.
     func groupHasFinished(adding operation: Operation) -> OperationError {
         .addedToFinishedGroup(operation: operation.label, group: state.withLock { $0.name } ?? "the group")
     }
 
-    /// Goes on after `add` has not added anything.
+    /// Adds a batch as soon as there is room for one of its operations, which the caller has claimed and for which `first` was the answer.
     @inline(never)
-    private func refuseOrWait(_ first: Addition, naming operation: Operation, _ add: () -> Addition) -> OperationError? {
-        if first == .closed { return groupHasFinished(adding: operation) }
+    func waitForRoom(
+        after first: Addition, for operations: [Operation], areBarriers: Bool, queue: OperationQueue
+    ) throws(OperationError) {
+        if first == .closed { throw groupHasFinished(adding: operations[0]) }
         // Safety: the caller retains the queue.
         let engine: Engine = unsafe self.engine
         let context = ThreadContext.current
@@ -133,14 +101,13 @@ extension OperationQueue.Core {
                 state.withLock { state in
                     if !state.capacityWaiters.contains(where: { $0 === parker }) { state.capacityWaiters.append(parker) }
                 }
-                addition = add()
+                addition = add(operations, areBarriers: areBarriers, queue: queue)
                 return addition != .full
             }, register: { _ in })
         state.withLock { $0.capacityWaiters.removeFirst { $0 === parker } }
-        if addition == .added { return nil }
-        if addition == .closed { return groupHasFinished(adding: operation) }
-        if outcome == .satisfied { return .engineShutDown(operation: operation.label) }
-        let (name, limit) = state.withLock { ($0.name, $0.maximumPending) }
-        return .queueStaysFull(operation: operation.label, queue: name.map { "queue \($0)" } ?? "the queue", limit: limit)
+        if addition == .added { return }
+        if addition == .closed { throw groupHasFinished(adding: operations[0]) }
+        if outcome == .satisfied { throw .engineShutDown(operation: operations[0].label) }
+        throw queue.staysFull(for: operations[0])
     }
 }

@@ -1,176 +1,99 @@
 import OpPlatform
 import Synchronization
 
-/// How operations join a queue.
+/// How operations join a queue, all with the transition `join` of their state: one at a time, or as a batch.
 extension OperationQueue.Core {
-    enum Addition {
+    enum Addition: Equatable {
         case added, full
         /// The queue is that of a group which has finished.
         case closed
+        /// The state of the operation does not allow it.
+        case refused(Operation.State.Refusal)
     }
 
-    /// Adds an operation that this queue has claimed, if there is capacity.
-    func addIfCapacity(_ operation: Operation, isBarrier: Bool, queue: OperationQueue) -> Addition {
-        var isClosed = false
-        let joined = state.withLock { state -> (Operation.State.ReadinessAction, ThreadGroup?)? in
-            if let members = state.memberQueue {
-                isClosed = !members.takesMore
-                if isClosed { return nil }
-            }
-            if !state.hasCapacity { return nil }
-            state.memberQueue?.append(operation)
-            if state.count == 0 { begin(&state, queue: queue) }
-            let action = join(operation, isBarrier: isBarrier, &state)
-            state.observation?.recordCounts(before: state.count - 1, state)
-            return (action, state.schedule())
-        }
-        guard let (action, woken) = joined else { return isClosed ? .closed : .full }
-        wake(woken)
-        settle(operation, action)
-        deliverChanges()
-        operation.deliverChanges()
-        return .added
-    }
-
-    /// Adds a new block operation in one step, which is possible because no other thread knows it. On success, takes over the caller's
-    /// reference. Returns false if the operation must be added in the usual way.
+    /// Adds an operation if there is room. On success, takes over the caller's reference. Otherwise nothing has changed.
+    ///
+    /// - Parameters:
+    ///   - isOfPlainClass: see `OverriddenMethods`.
+    ///   - isBarrier: whether the operation is added as a barrier.
     @inline(__always)
-    func addNewBlock(_ operation: Unmanaged<Operation>, _ priority: Operation.QueuePriority, queue: OperationQueue) -> Bool {
-        if uncheckedEngine.hasEnded { return false }
-        return unsafe addInOneStep(operation, queue: queue) { state in
-            let joined = Operation.State(addedAtOnceWith: priority, requiringSuccess: requiresSuccess.load(ordering: .relaxed))
-            unsafe operation._withUnsafeGuaranteedRef { operation in
-                // No thread sees the operation before the lock is released.
-                operation.setCore(self)
-                operation.state.store(joined.bits, ordering: .relaxed)
-                state.add(operation, isBarrier: false, isReady: true)
-            }
-            return true
-        }
-    }
-
-    /// Adds an unclaimed operation: claims, links and, if it is ready, posts it with a single change of its state. On success, takes
-    /// over the caller's reference. Returns false and changes nothing if the operation or the queue needs the usual two steps.
-    @inline(__always)
-    func addInOneStep(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, queue: OperationQueue) -> Bool {
-        unsafe addInOneStep(operation, queue: queue) { state in
-            unsafe operation._withUnsafeGuaranteedRef { operation in
-                let byDefault = requiresSuccess.load(ordering: .relaxed)
-                // The queue's lock is held. Every thread that the new state sends to this queue takes that lock first, so it finds the
-                // operation on a list.
-                let isPosted = operation.transition {
-                    $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
-                }
-                guard let isPosted else { return false }
-                // Store the core only after the claim has succeeded, because another queue may have claimed the operation first.
-                operation.setCore(self)
-                state.add(operation, isBarrier: false, isReady: isPosted)
-                state.requalify(operation)
-                return true
-            }
-        } orRecorded: { state in
-            unsafe operation._withUnsafeGuaranteedRef { joinRecorded($0, isOfPlainClass: isOfPlainClass, &state) }
-        }
-    }
-
-    /// The part of `addInOneStep` that the lock protects, for an operation that is recorded.
-    @inline(never)
-    private func joinRecorded(_ operation: Operation, isOfPlainClass: Bool, _ state: inout OperationQueue.State) -> Bool {
-        guard state.hasCapacity, state.observation == nil, !state.isRateLimited, isOnlyRecorded(&state) else { return false }
-        if let members = unsafe state.groupQueue, unsafe !members._withUnsafeGuaranteedRef({ $0.takesMoreAtOnce }) { return false }
-        let byDefault = requiresSuccess.load(ordering: .relaxed)
-        let isPosted = operation.join(self, &state) {
-            $0.join(requiringSuccessByDefault: byDefault, isOfPlainClass: isOfPlainClass)
-        }
-        guard let isPosted else { return false }
-        unsafe state.groupQueue?._withUnsafeGuaranteedRef { $0.append(operation) }
-        state.add(operation, isBarrier: false, isReady: isPosted)
-        state.requalify(operation)
-        return true
-    }
-
-    // `inout` avoids copying the state.
-    @inline(__always)
-    private func isUsual(_ state: inout OperationQueue.State) -> Bool {
-        state.hasCapacity && state.observation == nil && state.specialties.isEmpty && !isTraced(state)
-    }
-
-    /// Whether nothing but the group of this queue is special.
-    @inline(never)
-    private func isUsualInGroup(_ state: inout OperationQueue.State) -> Bool {
-        guard state.hasCapacity, state.observation == nil, !state.isRateLimited, !isTraced(state) else { return false }
-        return unsafe state.groupQueue?._withUnsafeGuaranteedRef { $0.takesMoreAtOnce } ?? false
-    }
-
-    /// The common part of `addNewBlock` and the other `addInOneStep`. Calls `join` with the lock held, or `joinRecorded` if somebody follows
-    /// what happens in the queue. If that returns false, nothing has changed.
-    @inline(__always)
-    private func addInOneStep(
-        _ operation: Unmanaged<Operation>, queue: OperationQueue, _ join: (inout OperationQueue.State) -> Bool,
-        orRecorded joinRecorded: (inout OperationQueue.State) -> Bool = { _ in false }
-    ) -> Bool {
+    func add(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, isBarrier: Bool, queue: OperationQueue) -> Addition {
         let locked = unsafe state.lock()
-        let isUsual = unsafe isUsual(&locked.pointee), isMember = unsafe !isUsual && isUsualInGroup(&locked.pointee)
-        guard isUsual || isMember ? unsafe join(&locked.pointee) : unsafe joinRecorded(&locked.pointee) else {
+        let isSpecial = unsafe isSpecial(&locked.pointee) || isBarrier
+        var flags = isOfPlainClass ? Operation.State.isOfPlainClass | Operation.State.endsWithMain : 0
+        if isSpecial, let obstacle = unsafe prepare(operation, &flags, &locked.pointee) {
             state.unlock()
-            return false
+            return obstacle
         }
-        if isMember {
-            unsafe locked.pointee.groupQueue?._withUnsafeGuaranteedRef { members in
-                unsafe operation._withUnsafeGuaranteedRef { members.append($0) }
-            }
+        let (action, joined) = unsafe operation._withUnsafeGuaranteedRef {
+            unsafe join($0, setting: flags, isClaimed: false, isBarrier: isBarrier, &locked.pointee)
+        }
+        if action == .refused {
+            state.unlock()
+            return .refused(joined.refusal ?? .inQueue)
         }
         if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
-        // If the engine is shutting down, it may have cancelled everything before this operation was added. Safety: the retain is
-        // balanced below.
-        let late = unsafe uncheckedEngine.isEnding && !isHelper.load(ordering: .relaxed) ? operation.retain() : nil
+        if isSpecial { unsafe hasJoined(operation, &locked.pointee) }
+        // Safety: balanced by `settle`.
+        let mustSettle = isSpecial || action == .cancel || joined.has(Operation.State.observed) || uncheckedEngine.isEnding
+        let unsettled = unsafe mustSettle ? operation.retain() : nil
         let woken = unsafe locked.pointee.schedule()
         state.unlock()
         wake(woken)
-        unsafe late?.takeRetainedValue().cancel()
-        return true
-    }
-
-    /// Adds a batch under one acquisition of the lock, if there is capacity.
-    func addIfCapacity(_ operations: [Operation], queue: OperationQueue) -> Addition {
-        var isAnyObserved = false, isClosed = false
-        let joined = state.withLock { state -> ([(Operation, Operation.State.ReadinessAction)], ThreadGroup?)? in
-            if let members = state.memberQueue {
-                isClosed = !members.takesMore
-                if isClosed { return nil }
-            }
-            if !state.hasCapacity { return nil }
-            state.memberQueue?.append(operations)
-            if state.count == 0 { begin(&state, queue: queue) }
-            var unsettled: [(Operation, Operation.State.ReadinessAction)] = []
-            for operation in operations {
-                let action = join(operation, isBarrier: false, &state)
-                if action == .cancel || action == .remove { unsettled.append((operation, action)) }
-                if operation.isObserved { isAnyObserved = true }
-            }
-            state.observation?.recordCounts(before: state.count - operations.count, state)
-            return (unsettled, state.schedule())
-        }
-        guard let (unsettled, woken) = joined else { return isClosed ? .closed : .full }
-        wake(woken)
-        for (operation, action) in unsettled { settle(operation, action) }
-        deliverChanges()
-        // Skip this for unobserved batches: the operations of a long batch are no longer in the cache.
-        if isAnyObserved { for operation in operations { operation.deliverChanges() } }
+        if let unsettled = unsafe unsettled { unsafe settle(unsettled, action, queue) }
         return .added
     }
 
-    /// Performs what `join` has to leave until the lock is released.
-    private func settle(_ operation: Operation, _ action: Operation.State.ReadinessAction) {
-        switch action {
-        case .none, .post: break
-        case .cancel: operation.cancelBecauseOfDependency()
-        case .remove:
-            // The operation finished after it was claimed and before it was linked.
-            leave(operation, takesNext: false).closed?.endGroup()
-            // Safety: balances the retain in `join`.
-            unsafe Unmanaged.passUnretained(operation).release()
+    /// Adds a batch of operations, which the caller has claimed, if there is room for one. Otherwise nothing has changed.
+    ///
+    /// - Parameter areBarriers: whether each operation is added as a barrier.
+    func add(_ operations: [Operation], areBarriers: Bool, queue: OperationQueue) -> Addition {
+        guard !operations.isEmpty else { return .added }
+        var unsettled: [(operation: Operation, action: Operation.State.ReadinessAction)] = []
+        let (obstacle, woken) = state.withLock { state -> (Addition?, ThreadGroup?) in
+            if let found = self.obstacle(in: &state) { return (found, nil) }
+            let isSpecial = isSpecial(&state), before = state.count
+            for operation in operations {
+                let flags = isSpecial ? prepare(operation, &state) : 0
+                let (action, after) = join(operation, setting: flags, isClaimed: true, isBarrier: areBarriers, &state)
+                // The operation has finished since it was claimed.
+                if action == .refused { continue }
+                if state.count == 1 { begin(&state, queue: queue) }
+                // Safety: balanced when the operation has left.
+                _ = unsafe Unmanaged.passRetained(operation)
+                if isSpecial { state.memberQueue?.append(operation) }
+                // The others are not touched again: those of a long batch are no longer in the cache.
+                if action == .cancel || after.has(Operation.State.observed) { unsettled.append((operation, action)) }
+            }
+            state.observation?.recordCounts(before: before, state)
+            return (nil, state.schedule())
         }
+        if let obstacle { return obstacle }
+        wake(woken)
+        for (operation, action) in unsettled where action == .cancel { operation.cancelBecauseOfDependency() }
+        deliverChanges()
+        for (operation, _) in unsettled { operation.deliverChanges() }
+        if queue.cancelsAdditions { for operation in operations { operation.cancel() } }
+        return .added
+    }
+
+    /// Joins an operation to the queue. The caller holds the queue's lock: every thread that the new state sends to this queue takes that lock
+    /// first, so it finds the operation on a list.
+    ///
+    /// - Returns: `after` is the state of the operation afterwards.
+    @inline(__always)
+    private func join(
+        _ operation: Operation, setting flags: UInt64, isClaimed: Bool, isBarrier: Bool, _ state: inout OperationQueue.State
+    ) -> (action: Operation.State.ReadinessAction, after: Operation.State) {
+        let byDefault = requiresSuccess.load(ordering: .relaxed)
+        let (action, after) = operation.transition(
+            { ($0.join(setting: flags, isClaimed: isClaimed, requiringSuccessByDefault: byDefault), $0) }, joining: self)
+        if action == .refused { return (action, after) }
+        // Not before: another queue may have been faster.
+        operation.setCore(self)
+        state.add(operation, isBarrier: isBarrier, isReady: action == .post)
+        state.requalify(operation)
+        return (action, after)
     }
 
     /// Retains the core, and the queue object unless the queue is at rest, when the first operation is added. The caller holds the
@@ -183,17 +106,57 @@ extension OperationQueue.Core {
         uncheckedEngine.activate(self)
     }
 
+    // MARK: What is special
+
+    /// Whether adding an operation may take more than its transition: the queue has a limit, observers, or a group, or the engine is observed or
+    /// recorded. The caller holds the queue's lock.
     @inline(__always)
-    private func join(_ operation: Operation, isBarrier: Bool, _ state: inout OperationQueue.State) -> Operation.State.ReadinessAction {
-        // Safety: balanced when the operation has left.
-        _ = unsafe Unmanaged.passRetained(operation)
-        operation.setCore(self)
-        if isTraced(state) { watch(operation, &state) }
+    private func isSpecial(_ state: inout OperationQueue.State) -> Bool {
+        !state.specialties.isEmpty || uncheckedEngine.eventObservers.isUsed.load(ordering: .relaxed)
+    }
+
+    /// What keeps the queue from taking any operation. The caller holds the queue's lock.
+    private func obstacle(in state: inout OperationQueue.State) -> Addition? {
+        if let members = state.memberQueue, !members.takesMore { return .closed }
+        return state.hasCapacity ? nil : .full
+    }
+
+    /// Prepares an operation that is about to join. The caller holds the queue's lock.
+    ///
+    /// - Returns: the flags that the operation gets when it joins.
+    private func prepare(_ operation: Operation, _ state: inout OperationQueue.State) -> UInt64 {
         if state.isRateLimited { operation.changeAdmission { _ in } }
-        let byDefault = requiresSuccess.load(ordering: .relaxed)
-        let action = operation.transition { $0.link(requiringSuccessByDefault: byDefault) }
-        state.add(operation, isBarrier: isBarrier, isReady: action == .post)
-        state.requalify(operation)
-        return action
+        return isTraced(state) ? watch(operation, &state) : 0
+    }
+
+    /// The same for an operation that is not claimed. Returns what keeps it from joining, if anything.
+    @inline(never)
+    private func prepare(_ operation: Unmanaged<Operation>, _ flags: inout UInt64, _ state: inout OperationQueue.State) -> Addition? {
+        // Safety: the caller retains the operation.
+        let operation = unsafe operation.takeUnretainedValue()
+        if let refusal = operation.loadState().refusal { return .refused(refusal) }
+        if let obstacle = obstacle(in: &state) { return obstacle }
+        flags |= prepare(operation, &state)
+        return nil
+    }
+
+    /// Tells the group and the observers of the queue about an operation that has joined. The caller holds the queue's lock.
+    @inline(never)
+    private func hasJoined(_ operation: Unmanaged<Operation>, _ state: inout OperationQueue.State) {
+        // Safety: the group's queue is alive while the lock is held, and the operation is in it.
+        unsafe state.groupQueue?._withUnsafeGuaranteedRef { unsafe $0.append(operation.takeUnretainedValue()) }
+        state.observation?.recordCounts(before: state.count - 1, state)
+    }
+
+    /// Does what is left to do, without the lock, after an operation has joined. Releases the operation.
+    @inline(never)
+    private func settle(_ unsettled: Unmanaged<Operation>, _ action: Operation.State.ReadinessAction, _ queue: OperationQueue) {
+        // Safety: `add` has retained it.
+        let operation = unsafe unsettled.takeRetainedValue()
+        if action == .cancel { operation.cancelBecauseOfDependency() }
+        deliverChanges()
+        operation.deliverChanges()
+        // The engine may have cancelled everything before this operation was added, or the group its members.
+        if queue.cancelsAdditions { operation.cancel() }
     }
 }

@@ -26,7 +26,7 @@ extension OperationQueue {
         var isScheduled = false
         /// Whether a worker stands by at this queue. See `Standby`.
         var hasStandby = false
-        /// What makes adding an operation take more steps. See `isRateLimited` and `memberQueue`.
+        /// Why adding an operation takes more steps. Usually empty.
         private(set) var specialties: Specialties = []
         /// How many executing operations of a main queue run the queue themselves, and so do not keep it from starting another.
         var nestedRuns: UInt16 = 0
@@ -34,13 +34,13 @@ extension OperationQueue {
         var isEnding = false
         var qualities = Qualities()
         /// How many operations may be in the queue without executing.
-        var maximumPending = Int.max
+        var maximumPending = Int.max { didSet { specialties[.limited] = maximumPending != .max } }
         /// The threads that wait to add an operation.
         var capacityWaiters: [Parker] = []
         /// The observers of the queue and its progress. Nil until there is one.
-        var observation: Observation?
+        var observation: Observation? { didSet { specialties[.observed] = observation != nil } }
         /// The observers of events of the queue's operations.
-        var eventObservers: [any OperationObserver] = []
+        var eventObservers: [any OperationObserver] = [] { didSet { specialties[.traced] = !eventObservers.isEmpty } }
 
         var executorQuality: QualityRank?
         /// Counts changes of `executor`, so that jobs of a previous executor run no operations.
@@ -95,8 +95,21 @@ extension OperationQueue {
 
         struct Specialties: OptionSet {
             let rawValue: UInt8
+            /// The engine's admissions know a limit of starts.
             static let rateLimited = Specialties(rawValue: 1)
+            /// The queue is that of a group.
             static let ofGroup = Specialties(rawValue: 2)
+            /// There is a `maximumPending`.
+            static let limited = Specialties(rawValue: 4)
+            /// There is an `observation`.
+            static let observed = Specialties(rawValue: 8)
+            /// There are `eventObservers`.
+            static let traced = Specialties(rawValue: 16)
+
+            subscript(specialty: Specialties) -> Bool {
+                get { contains(specialty) }
+                set { if newValue { insert(specialty) } else { remove(specialty) } }
+            }
         }
 
         /// Whether the user has suspended the queue.
@@ -113,8 +126,8 @@ extension OperationQueue {
 
         /// Whether starts are limited. The engine's admissions know the limit.
         var isRateLimited: Bool {
-            get { specialties.contains(.rateLimited) }
-            set { if newValue { specialties.insert(.rateLimited) } else { specialties.remove(.rateLimited) } }
+            get { specialties[.rateLimited] }
+            set { specialties[.rateLimited] = newValue }
         }
 
         /// The queue itself if it is that of a group.
@@ -122,7 +135,7 @@ extension OperationQueue {
             get { unsafe groupQueue?.takeUnretainedValue() }
             set {
                 unsafe groupQueue = newValue.map { unsafe .passUnretained($0) }
-                if newValue != nil { specialties.insert(.ofGroup) }
+                if newValue != nil { specialties[.ofGroup] = true }
             }
         }
 
@@ -156,7 +169,12 @@ extension OperationQueue {
             operation.number = UInt32(truncatingIfNeeded: added - addedBefore)
             count += 1
             added += 1
-            if isBarrier { segments.addBarrier(operation, count: count) } else { segments.addOne() }
+            if isBarrier {
+                operation.isBarrier = true
+                segments.addBarrier(operation, count: count)
+            } else {
+                segments.addOne()
+            }
             if isReady {
                 segments.makeReady(operation)
             } else {

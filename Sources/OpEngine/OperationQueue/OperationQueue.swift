@@ -84,12 +84,15 @@ open class OperationQueue: @unchecked Sendable {
     @inline(__always)
     func addBlock(_ block: @escaping @Sendable () throws -> Void, _ priority: Operation.QueuePriority) {
         let made = unsafe Unmanaged<Operation>.passRetained(BlockOperation(block: block))
-        // A subclass may override `addOperation`.
-        if isOfKnownClass, unsafe core.addNewBlock(made, priority, queue: self) { return }
-        // Safety: `addNewBlock` did not consume the reference.
-        let operation = unsafe made.takeRetainedValue()
-        if priority != .normal { operation.queuePriority = priority }
-        addOperation(operation)
+        if priority != .normal { unsafe made._withUnsafeGuaranteedRef { $0.storedPriority = priority } }
+        // A subclass may override `addOperation`. Otherwise the queue takes over the reference.
+        if isOfKnownClass && !ownEngine.hasEnded,
+            unsafe core.add(made, isOfPlainClass: false, isBarrier: false, queue: self) == .added
+        {
+            return
+        }
+        // Safety: `add` did not consume the reference.
+        unsafe addOperation(made.takeRetainedValue())
     }
 
     /// Adds operations in order, either all of them or none. Traps under the same conditions as `addOperation`.

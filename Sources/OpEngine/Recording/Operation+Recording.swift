@@ -2,78 +2,7 @@ import CPlatform
 import OpPlatform
 import Synchronization
 
-/// The meaning of a change of an operation's state for the recorder.
-struct Milestones: OptionSet {
-    let rawValue: UInt16
-
-    static let added = Milestones(rawValue: 1)
-    static let ready = Milestones(rawValue: 2)
-    static let started = Milestones(rawValue: 4)
-    static let cancelled = Milestones(rawValue: 8)
-    static let finished = Milestones(rawValue: 16)
-    /// The operation has finished without having started.
-    static let skipped = Milestones(rawValue: 32)
-    static let succeeded = Milestones(rawValue: 64)
-    static let failed = Milestones(rawValue: 128)
-    /// An attempt has failed, and there will be another.
-    static let attemptFailed = Milestones(rawValue: 256)
-}
-
-extension Milestones {
-    /// Empty if the operation is not recorded. Nothing changes after the operation has finished.
-    @inline(__always)
-    init(from old: Operation.State, to new: inout Operation.State) {
-        typealias State = Operation.State
-        self = []
-        guard new.has(State.recorded) else { return }
-        let changed = State(bits: old.bits ^ new.bits)
-        if changed.has(State.linked) { insert(.added) }
-        if changed.has(State.cancelled) { insert(.cancelled) }
-        if new.has(State.linked) && new.isReady && !(old.isReady && old.has(State.linked)) && !new.has(State.finished) { insert(.ready) }
-        if changed.has(State.started) && new.has(State.started) && !new.has(State.cancelled) { insert(.started) }
-        if changed.has(State.started) && !new.has(State.started) { insert(.attemptFailed) }
-        guard changed.has(State.finished) else { return }
-        insert(.finished)
-        if !new.has(State.started) || new.has(State.cancelled) { insert(.skipped) }
-        if new.outcome == .succeeded { insert(.succeeded) } else if new.outcome == .failed { insert(.failed) }
-        // `recorded` stays set, so that a name that is set later is recorded.
-        if !new.has(State.observed) { new.clear(State.watched) }
-    }
-}
-
 extension Operation {
-    /// `transition` for an operation that is recorded and not observed. Returns nil, and changes nothing, if this is no longer the case.
-    func recordedTransition<Action>(_ change: (inout State) -> Action) -> Action? {
-        var old = state.load(ordering: .relaxed)
-        while old & (State.recorded | State.observed) == State.recorded {
-            var new = State(bits: old)
-            let action = change(&new)
-            if exchangeState(&old, for: &new) { return action }
-        }
-        return nil
-    }
-
-    /// Exchanges the state word, and records the meaning of the change if the operation is recorded. Returns false if another thread was
-    /// faster; `old` is then the present state.
-    func exchangeState(_ old: inout UInt64, for new: inout State) -> Bool {
-        let milestones = Milestones(from: State(bits: old), to: &new)
-        func change() -> Bool {
-            let (exchanged, current) = state.weakCompareExchange(
-                expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
-            old = current
-            return exchanged
-        }
-        if milestones.isEmpty { return change() }
-        return RecordBuffer.ofThread { buffer in
-            // The clock is read before the change, so that a thread that sees the change reads a later time.
-            let time = buffer.begin()
-            defer { buffer.end() }
-            guard change() else { return false }
-            write(milestones, at: time, to: buffer)
-            return true
-        } ?? change()
-    }
-
     private var recordAddress: UInt64 {
         // Safety: the address is only a number. It does not change while the operation lives.
         unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(self).toOpaque()))
@@ -82,13 +11,13 @@ extension Operation {
     /// The address if the recorder knows the operation; 0 otherwise.
     var knownAddress: UInt64 { loadState().has(State.recorded) ? recordAddress : 0 }
 
-    /// Writes the records of a change of the state. The caller may hold the queue's lock, but not the operation's.
-    func write(_ milestones: Milestones, at time: UInt64, to buffer: RecordBuffer) {
-        let address = recordAddress
+    /// Writes the records of a transition. The caller may hold the queue's lock, but not the operation's.
+    func write(_ entry: JournalEntry, at time: UInt64, to buffer: RecordBuffer) {
+        let (address, milestones) = (recordAddress, entry.milestones)
         if milestones.contains(.added) {
             // Safety: the queue's lock is held, and the operation is in the queue.
             let queue = unsafe core._withUnsafeGuaranteedRef { UInt64($0.recordNumber?.queue ?? 0) }
-            let details = queue << 8 | UInt64(loadState().level) << 1 | (milestones.contains(.ready) ? 1 : 0)
+            let details = queue << 8 | UInt64(entry.new.level) << 1 | (milestones.contains(.ready) ? 1 : 0)
             buffer.append(.added, address, at: time, details, ThreadContext.withCurrent { $0.operation?.knownAddress ?? 0 })
             if let name = lock.withLock({ extras?.name }) { buffer.append(.name, address, at: time, name) }
         } else if milestones.contains(.ready) {
@@ -101,8 +30,14 @@ extension Operation {
         }
         if milestones.contains(.attemptFailed) { buffer.append(.attemptFailed, address, at: time) }
         if milestones.contains(.finished) {
-            if milestones.contains(.skipped) { writeDependencies(at: time, to: buffer) }
-            let outcome: UInt64 = milestones.contains(.succeeded) ? 0 : milestones.contains(.failed) ? 1 : 2
+            // The operation may have finished without a start.
+            if !entry.new.has(State.started) || entry.new.has(State.cancelled) { writeDependencies(at: time, to: buffer) }
+            let outcome: UInt64 =
+                switch entry.new.outcome {
+                case .succeeded: 0
+                case .failed: 1
+                case .cancelled: 2
+                }
             buffer.append(.finished, address, at: time, outcome)
         }
     }
@@ -120,50 +55,14 @@ extension Operation {
         }
     }
 
-    /// Records all further changes of an operation that is being added to a queue. The caller holds the queue's lock.
-    func beginRecording(in core: OperationQueue.Core, _ queue: inout OperationQueue.State) {
+    /// Records the queue that the operation is about to join, and the place. Returns false if no recorder is recording. The caller holds the
+    /// queue's lock.
+    func beginRecording(in core: OperationQueue.Core, _ queue: inout OperationQueue.State) -> Bool {
         RecordBuffer.ofThread { buffer in
             core.beginRecording(into: buffer, &queue)
-            let time = buffer.begin()
-            writePlace(at: time, to: buffer)
-            buffer.end()
-            state.bitwiseOr(State.recorded | State.watched, ordering: .acquiringAndReleasing)
-        }
-    }
-
-    /// Adds an operation to a queue with a change of its state that may be refused, and records this and all further changes. The caller
-    /// holds the queue's lock.
-    ///
-    /// - Returns: the result of `join`. Nil, without any change, also if the operation is observed, or if no recorder is recording.
-    func join(
-        _ core: OperationQueue.Core, _ queue: inout OperationQueue.State, recording join: (inout State) -> Bool?
-    ) -> Bool? {
-        RecordBuffer.ofThread { buffer in
-            core.beginRecording(into: buffer, &queue)
-            let time = buffer.begin()
-            defer { buffer.end() }
-            var old = state.load(ordering: .relaxed)
-            while old & State.watched == 0 {
-                var new = State(bits: old)
-                guard let isPosted = join(&new) else { return nil }
-                new.set(State.recorded | State.watched)
-                let milestones = Milestones(from: State(bits: old), to: &new)
-                let (exchanged, current) = state.weakCompareExchange(
-                    expected: old, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed)
-                old = current
-                if !exchanged { continue }
-                setCore(core)
-                writePlace(at: time, to: buffer)
-                write(milestones, at: time, to: buffer)
-                return isPosted
-            }
-            return nil
-        } ?? nil
-    }
-
-    private func writePlace(at time: UInt64, to buffer: RecordBuffer) {
-        guard let (place, isFinal) = placeToRecord else { return }
-        buffer.append(isFinal ? .placeMade : .placeAdded, recordAddress, at: time, place)
+            if let (place, isFinal) = placeToRecord { buffer.write(isFinal ? .placeMade : .placeAdded, recordAddress, place) }
+            return true
+        } ?? false
     }
 
     /// Records that the operation has left its thread without having finished.
