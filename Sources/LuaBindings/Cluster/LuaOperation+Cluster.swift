@@ -14,7 +14,7 @@ extension LuaOperation {
 
     func start(by executor: ClusterExecutor) {
         withFields { $0.rareInUse.ticket = ClusterTicket(executor) }
-        if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true) { fatalError("\(error)") }
+        if let error = startOrRefuse(endsWithMain: false) { fatalError("\(error)") }
     }
 
     /// Sends the bodies to a worker.

@@ -13,7 +13,7 @@ extension LuaOperation {
 
     func startGroup(_ members: MemberQueue) {
         if !isCancelled { timeLimit?.begin(for: self) }
-        if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true, members: members) { fatalError("\(error)") }
+        if let error = startOrRefuse(endsWithMain: false, members: members) { fatalError("\(error)") }
     }
 
     /// Cancels the group, stops the members that run, and records why. Groups may be nested deeply, so this is not recursive.

@@ -135,8 +135,11 @@ import Synchronization
         if let memberQueue { return startGroup(memberQueue) }
         if let clusterExecutor { return start(by: clusterExecutor) }
         guard isAsynchronous else { return super.start() }
-        if let error = startOrRefuse(endsWithMain: false, endsFromWithin: true) { fatalError("\(error)") }
+        if let error = startOrRefuse(endsWithMain: false) { fatalError("\(error)") }
     }
+
+    /// The body, a finishing call of a script or the cluster finishes the operation.
+    @_spi(Subclassing) public override var endsFromWithin: Bool { true }
 
     /// Runs the bodies on this thread, in the thread's Lua state. Several bodies of an operation in a queue run on every free worker.
     public override func main() {

@@ -147,8 +147,8 @@ extension Operation {
         }
         let isBack = core.giveBack(self)
         engine.perform(consequences)
-        // As in `postponeUntilReady`: a thread that cancelled the operation, invited it, or gave it a dependency before it was marked as
-        // postponed had nothing to post. The operation may even have finished before it was in the line.
+        // As in `postponeUntilReady`: a thread that cancelled the operation, invited it, or gave it a dependency before it was back had nothing
+        // to post. The operation may even have finished before it was in the line.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         let hasEnded = loadState().has(State.cancelled | State.finishing | State.finished)
         if hasEnded { leaveLine(admission, on: engine) }
@@ -217,7 +217,7 @@ extension Operation {
     /// observed.
     func beginOnlyAttempt(_ admission: Admission) -> Bool {
         lock.withLock {
-            guard admission.further?.retryPolicy == nil, transition({ $0.launchUnobserved(isAdmitted: true) }) else { return false }
+            guard admission.further?.retryPolicy == nil, transition({ $0.startBody(isAdmitted: true) }) else { return false }
             admission.attempt += 1
             return true
         }
@@ -253,7 +253,7 @@ extension Operation {
     ///   that queue.
     @discardableResult
     private func resumeInFront(thenTakingFrom served: OperationQueue.Core? = nil) -> Bool {
-        guard transition({ $0.resumePostponed() }) else { return false }
+        guard transition({ $0.post() }) else { return false }
         withQueueCore { core in
             if core === served { core.postBeforeTaking(self) } else { core.post(self, inFront: true) }
         }

@@ -110,7 +110,7 @@ extension Operation {
             }
             if isOver { engine.timers.cancel(timer, on: engine) }
         }
-        // As in `postponeUntilReady`: a thread that cancelled the operation before it was marked as postponed had nothing to post.
+        // As in `postponeUntilReady`: a thread that cancelled the operation before it was back had nothing to post.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         if end == nil || loadState().has(State.cancelled) { retryPostponed() }
     }
@@ -162,8 +162,7 @@ extension Operation.State {
         let before = self
         guard mayBeTriedAgain, has(State.failed) else { return nil }
         clear(
-            State.started | State.executing | State.failed | State.outlivesStart | State.endedFromWithin | State.isAskedAfterMain
-                | State.continuesAfterMain)
+            State.started | State.executing | State.failed | State.outlivesStart | State.continuesAfterMain)
         // A dependency that has failed since the start would cancel it now.
         if mustCancel {
             self = before

@@ -33,6 +33,7 @@ enum ManuallyStartedOperations {
 extension Operation {
     /// Counts the operation if it continues after a manually called `start` has returned.
     func manualStartHasReturned() {
+        if endsFromWithin { return }
         ManuallyStartedOperations.begin()
         if !transition({ $0.manualStartReturned() }) { ManuallyStartedOperations.end() }
     }

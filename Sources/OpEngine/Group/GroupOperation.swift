@@ -108,7 +108,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
     /// Starts the members. See `Operation.start`.
     open override func start() {
         startLimit()
-        guard let error = startOrRefuse(endsWithMain: false, endsFromWithin: true, members: inner) else {
+        guard let error = startOrRefuse(endsWithMain: false, members: inner) else {
             // A limit may have been set meanwhile. See `timeout`.
             atomicMemoryFence(ordering: .sequentiallyConsistent)
             if isExecuting { startLimit() }
@@ -132,6 +132,8 @@ open class GroupOperation: Operation, @unchecked Sendable {
     open override var isAsynchronous: Bool { true }
 
     @_spi(Subclassing) public final override var memberQueue: MemberQueue? { inner }
+
+    @_spi(Subclassing) public final override var endsFromWithin: Bool { true }
 
     @_spi(Subclassing) public final override func cancelWithoutMembers() -> MemberQueue? {
         if OverriddenMethods.hasOwnCancel(self) { return nil }

@@ -31,10 +31,4 @@ extension Operation {
     func deliverChanges() {
         if let mailbox = observedMailbox { mailbox.deliver() }
     }
-
-    /// Whether a subclass may override the getters of the flags.
-    var hasOwnGetters: Bool {
-        let type: Operation.Type = type(of: self)
-        return type != BlockOperation.self && type != Operation.self
-    }
 }

@@ -1,5 +1,3 @@
-import CPlatform
-import Glibc
 import OpPlatform
 
 /// An event of an operation in a queue.
@@ -43,10 +41,7 @@ extension OperationEvent {
         /// An event that happens now on this thread.
         init(_ kind: Kind, in core: OperationQueue.Core) {
             self.kind = kind
-            var now = timespec()
-            // Safety: `now` is a local variable that outlives the call.
-            unsafe clock_gettime(CLOCK_MONOTONIC, &now)
-            time = UInt64(now.tv_sec) * 1_000_000_000 + UInt64(now.tv_nsec)
+            time = monotonicNow()
             worker = Worker.current?.number
             queue = core.queue
             self.core = core

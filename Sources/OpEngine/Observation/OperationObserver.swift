@@ -52,12 +52,18 @@ extension Engine {
     /// The observers of all operations of an engine.
     final class EventObservers: Sendable {
         private let observers = Guarded<[any OperationObserver]>([])
-        /// Whether there are observers or a recorder. Atomic, to be read without the lock.
-        let isUsed = Atomic<Bool>(false)
+        private let uses = Atomic<UInt8>(0)
+        private static let hasObservers: UInt8 = 1
+        private static let isRecorded: UInt8 = 2
+
+        // Atomic, to be read without the lock.
+
+        /// Whether there are observers or a recorder.
+        @inline(__always) var isUsed: Bool { uses.load(ordering: .relaxed) != 0 }
         /// Whether there are observers.
-        let hasObservers = Atomic<Bool>(false)
+        var hasObservers: Bool { uses.load(ordering: .relaxed) & Self.hasObservers != 0 }
         /// Whether a recorder records the operations.
-        let isRecorded = Atomic<Bool>(false)
+        var isRecorded: Bool { uses.load(ordering: .relaxed) & Self.isRecorded != 0 }
 
         var all: [any OperationObserver] { observers.withLock { $0 } }
 
@@ -66,8 +72,7 @@ extension Engine {
             observers.withLock { observers in
                 guard !observers.contains(where: { $0 === observer }) else { return false }
                 observers.append(observer)
-                hasObservers.store(true, ordering: .sequentiallyConsistent)
-                isUsed.store(true, ordering: .sequentiallyConsistent)
+                set(Self.hasObservers, true)
                 return true
             }
         }
@@ -75,17 +80,19 @@ extension Engine {
         func remove(_ observer: any OperationObserver) {
             let removed = observers.withLock { observers in
                 let removed = observers.firstIndex { $0 === observer }.map { observers.remove(at: $0) }
-                hasObservers.store(!observers.isEmpty, ordering: .sequentiallyConsistent)
-                isUsed.store(!observers.isEmpty || isRecorded.load(ordering: .relaxed), ordering: .sequentiallyConsistent)
+                set(Self.hasObservers, !observers.isEmpty)
                 return removed
             }
             withExtendedLifetime(removed) {}
         }
 
-        func setRecorded(_ value: Bool) {
-            observers.withLock { observers in
-                isRecorded.store(value, ordering: .sequentiallyConsistent)
-                isUsed.store(!observers.isEmpty || value, ordering: .sequentiallyConsistent)
+        func setRecorded(_ value: Bool) { set(Self.isRecorded, value) }
+
+        private func set(_ use: UInt8, _ value: Bool) {
+            if value {
+                uses.bitwiseOr(use, ordering: .sequentiallyConsistent)
+            } else {
+                uses.bitwiseAnd(~use, ordering: .sequentiallyConsistent)
             }
         }
     }
@@ -96,7 +103,7 @@ extension OperationQueue.Core {
     @inline(__always)
     func isTraced(_ state: OperationQueue.State) -> Bool {
         // Safety: the caller retains the queue, and the queue retains the engine.
-        let engineIsTraced = unsafe engine.eventObservers.isUsed.load(ordering: .relaxed)
+        let engineIsTraced = unsafe engine.eventObservers.isUsed
         if !engineIsTraced && state.eventObservers.isEmpty { return false }
         return !isHelper.load(ordering: .relaxed)
     }
@@ -107,8 +114,8 @@ extension OperationQueue.Core {
     func watch(_ operation: Operation, _ state: inout OperationQueue.State) -> UInt64 {
         // Safety: the caller retains the queue, and the queue retains the engine.
         let observers = unsafe engine.eventObservers
-        if observers.hasObservers.load(ordering: .relaxed) || !state.eventObservers.isEmpty { operation.trace() }
-        let isRecorded = observers.isRecorded.load(ordering: .relaxed) && operation.beginRecording(in: self, &state)
+        if observers.hasObservers || !state.eventObservers.isEmpty { operation.trace() }
+        let isRecorded = observers.isRecorded && operation.beginRecording(in: self, &state)
         return isRecorded ? Operation.State.recorded : 0
     }
 

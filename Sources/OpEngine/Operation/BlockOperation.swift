@@ -39,10 +39,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
     }
 
     /// Runs the first block on the calling thread and the others on free workers, and returns when all have returned.
-    open override func main() { runBlocks() }
-
-    @inline(__always)
-    final func runBlocks() {
+    open override func main() {
         // Locks explicitly, because a closure returned from `withLock` would be allocated again.
         lock.lock()
         let first = self.first

@@ -27,7 +27,7 @@ extension Operation {
     var allDependenciesFinished: Bool {
         if ThreadContext.current.readsAsRecorded { return false }
         return lock.withLock {
-            let needsSuccess = loadState().has(State.requiresSuccess)
+            let needsSuccess = loadState().policy == .succeeded
             var edges = dependencyList.makeIterator()
             while let edge = unsafe edges.next() {
                 // Safety: an edge on the list retains its dependency.

@@ -1,6 +1,7 @@
 import OpPlatform
 import Synchronization
 
+/// How an operation finishes: by the worker that has run it, which takes the next one (`endAndTake`), or by any thread (`end`).
 extension Operation {
     /// Finishes the operation: removes it from its queue, publishes the finished state, releases its dependents, and notifies everyone who
     /// waits. Returns false if the operation was already finishing.
@@ -14,51 +15,39 @@ extension Operation {
     }
 
     /// `end`, except that the caller must end the group whose last member this was, if `closed` is not nil.
-    func endOnce(takesNext: Bool) -> (isEnding: Bool, closed: MemberQueue?) {
+    func endOnce(takesNext isLaunched: Bool) -> (isEnding: Bool, closed: MemberQueue?) {
         if loadState().has(State.hasAdmission) {
             if isTriedAgain() { return (true, nil) }
             if isBetweenAttempts { return (false, nil) }
         }
-        switch transition({ $0.claimFinish() }) {
-        case .lost: return (false, nil)
-        case .alone:
-            if loadState().has(State.notifiesSubclass) { willFinish() }
+        let claim = transition { $0.claimFinish() }
+        if claim == .lost { return (false, nil) }
+        let last = loadState()
+        if last.isCounting { stopCounting() }
+        if last.has(State.notifiesSubclass) { willFinish() }
+        guard claim == .inQueue else {
             let final = transition { state in
                 state.publishFinish()
                 return state
             }
-            finished(final, takesNext: nil)
+            hasFinished(final)
             if final.has(State.outlivesStart) { ManuallyStartedOperations.end() }
-        case .inQueue:
-            // Safety: the core retains itself until its operations have left.
-            return (true, endInQueue(unsafe core.takeUnretainedValue(), takesNext: takesNext))
+            return (true, nil)
         }
-        return (true, nil)
-    }
-
-    /// Finishes an operation that is in a queue, after `claimFinish`. Returns the queue if it is that of a group which the caller must end.
-    private func endInQueue(_ core: OperationQueue.Core, takesNext isLaunched: Bool) -> MemberQueue? {
-        // False on the thread of an executor or a main queue. When such a thread blocks, nobody schedules the queue again.
+        // Safety: the core retains itself until its operations have left.
+        let core = unsafe self.core.takeUnretainedValue()
+        // False on the thread of an executor or a main queue. When such a thread blocks, it does not schedule the queue again.
         let takesNext = isLaunched && ThreadContext.current.serves(core)
-        let last = loadState()
-        if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
-        if last.has(State.notifiesSubclass) { willFinish() }
         // Leaving may release the queue, and with it the engine.
         let engine = last.has(State.outlivesStart | State.hasAdmission) ? unsafe core.engine : nil
-        var (final, closed) = core.leave(self, takesNext: takesNext)
-        // Observers may run for long, or wait for an operation that this one releases. Other workers must take what is released then.
-        let isObserved = core.isObserved.load(ordering: .relaxed)
-        if last.has(State.hasAdmission), let engine { endAdmission(on: engine) }
-        finished(final, takesNext: takesNext && !isObserved && !final.has(State.notifiesAtEnd) ? core : nil)
-        if isObserved { core.deliverChanges() }
+        var (final, _, closed) = unsafe core.leave(self, takesNext: takesNext)
+        unsafe _ = hasLeft(core, final, on: engine, takesNext: takesNext && closed == nil, by: nil)
         if last.has(State.outlivesStart) {
             // Before the engine can conclude that nothing happens any more.
             closed.take()?.endGroup()
             engine?.asynchronousOperationEnded()
         }
-        // Safety: balances the retain in `Core.join`. The caller retains the operation.
-        unsafe Unmanaged.passUnretained(self).release()
-        return closed
+        return (true, closed)
     }
 
     /// Finishes an operation that a worker took from `core` and that nobody else can finish, and takes the next one. Needs one lock
@@ -71,51 +60,57 @@ extension Operation {
     @inline(__always)
     func endAndTake(from core: OperationQueue.Core, isBare: Bool, by group: ThreadGroup?) -> Unmanaged<Operation>? {
         let last = loadState()
-        if last.unfinishedDependencyCount > 0 || last.has(State.dependencyFailed) { stopCounting() }
+        if last.isCounting { stopCounting() }
         // Leaving may release the queue, and with it the engine.
         let engine = last.has(State.hasAdmission) ? unsafe core.engine : nil
-        let (final, next, closed) = unsafe core.leaveAndTake(self, by: group, atOnce: isBare)
+        let (final, next, closed) = unsafe core.leave(self, takesNext: group != nil, atOnceBy: isBare ? group : nil)
         if final.bits & (State.hasDependents | State.notifiesAtEnd | State.hasAdmission) == 0 && closed == nil
             && !core.isObserved.load(ordering: .relaxed)
         {
-            // Safety: balances the retain in `Core.join`.
+            // Safety: balances the retain of `Core.add`.
             unsafe Unmanaged.passUnretained(self).release()
             return unsafe next
         }
-        return unsafe endedWithConsequences(final, in: core, on: engine, closed, by: group)
+        let taken = unsafe hasLeft(core, final, on: engine, takesNext: group != nil && closed == nil, by: group)
+        closed?.endGroup()
+        return unsafe taken
     }
 
-    /// The part of `endAndTake` for operations that have dependents, observers or handlers, return something, or are the last of a group.
+    /// Does what the end of the operation results in after it has left its queue, and releases it for the queue.
     ///
-    /// - Parameter engine: the engine, if the operation needs something special.
+    /// - Parameters:
+    ///   - engine: the engine, if the operation has an admission.
+    ///   - takesNext: whether the calling worker takes its next operation from this queue.
+    ///   - group: the thread group with which to take that operation here; nil to take it later.
+    /// - Returns: the next operation, if this method has taken it.
     @inline(never)
-    private func endedWithConsequences(
-        _ final: State, in core: OperationQueue.Core, on engine: Engine?, _ closed: MemberQueue?, by group: ThreadGroup?
+    private func hasLeft(
+        _ core: OperationQueue.Core, _ final: State, on engine: Engine?, takesNext: Bool, by group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         let isObserved = core.isObserved.load(ordering: .relaxed)
-        if let engine {
-            // Handlers may run for long. Other workers must take what is invited then.
-            let takesNext = group != nil && closed == nil && !isObserved && !final.has(State.notifiesAtEnd)
-            endAdmission(on: engine, thenTakingFrom: takesNext ? core : nil)
+        // Observers and handlers may run for long, or wait for an operation that this one releases. Other workers must take what is released
+        // then.
+        let served = takesNext && !isObserved && !final.has(State.notifiesAtEnd) ? core : nil
+        if final.has(State.hasAdmission), let engine { endAdmission(on: engine, thenTakingFrom: served) }
+        if let group, served != nil, final.has(State.hasDependents) {
+            return unsafe ReleasedDependents.release(
+                of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: Unmanaged.passUnretained(core), by: group
+            ) {
+                // Releasing the operation may run code of a subclass. Safety: balances the retain of `Core.add`.
+                unsafe Unmanaged.passUnretained(self).release()
+            }
         }
-        if isObserved || closed != nil || final.bits & (State.notifiesAtEnd | State.hasDependents) != State.hasDependents {
-            finished(final, takesNext: nil)
-            if isObserved { core.deliverChanges() }
-            closed?.endGroup()
-            // Safety: balances the retain in `Core.join`.
-            unsafe Unmanaged.passUnretained(self).release()
-            return nil
-        }
-        let served = unsafe Unmanaged.passUnretained(core)
-        return unsafe ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: served, by: group) {
-            // Releasing the operation may run code of a subclass. Safety: balances the retain in `Core.join`.
-            unsafe Unmanaged.passUnretained(self).release()
-        }
+        hasFinished(final, thenTakingFrom: served)
+        if isObserved { core.deliverChanges() }
+        // Safety: balances the retain of `Core.add`.
+        unsafe Unmanaged.passUnretained(self).release()
+        return nil
     }
 
     /// Releases the dependents and runs the handlers of a finished operation. The caller holds no lock.
-    @inline(__always)
-    private func finished(_ final: State, takesNext core: OperationQueue.Core?) {
+    ///
+    /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
+    private func hasFinished(_ final: State, thenTakingFrom core: OperationQueue.Core? = nil) {
         if final.has(State.hasDependents) {
             let served = unsafe core.map { unsafe Unmanaged.passUnretained($0) }
             unsafe _ = ReleasedDependents.release(of: self, succeeded: final.outcome == .succeeded, thenTakingFrom: served, by: nil)

@@ -33,11 +33,11 @@ extension Operation {
                 && DependentKeys.keys(affecting: other, in: type(of: self)).contains(key)
     }
 
-    /// Posts the operation to its queue again if it was postponed and its getter says now that it is ready.
+    /// Posts an operation that is back in its queue, if its getter says now that it is ready.
     func becomeReady() {
         // This fence orders the subclass's write before the read below. It pairs with the one in `postponeUntilReady`.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
-        if loadState().has(State.postponed) && isReady { retryPostponed() }
+        if loadState().canBePosted && isReady { retryPostponed() }
     }
 
     /// Copies the priority and the quality of service that a subclass's getters return.

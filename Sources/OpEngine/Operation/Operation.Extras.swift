@@ -105,13 +105,11 @@ extension Operation {
 extension BeyondFoundation where Self: Operation {
     /// Whether the operation still runs if a dependency does not succeed. The queue's default applies until this is set.
     public var dependencyPolicy: OperationDependencyPolicy {
-        get { loadState().has(Operation.State.requiresSuccess) ? .succeeded : .finished }
+        get { loadState().policy == .succeeded ? .succeeded : .finished }
         set {
-            typealias State = Operation.State
             let mustCancel = transition { state in
-                state.set(State.hasOwnPolicy)
-                if newValue == .succeeded { state.set(State.requiresSuccess) } else { state.clear(State.requiresSuccess) }
-                return state.mustCancel && state.has(State.linked)
+                state.policy = newValue == .succeeded ? .succeeded : .finished
+                return state.mustCancel && state.has(Operation.State.linked)
             }
             if mustCancel { cancelBecauseOfDependency() }
         }

@@ -1,7 +1,45 @@
 extension Operation {
-    /// The state of an operation that decides what may happen to it, packed into one atomic word.
+    /// The state of an operation that decides what may happen to it, packed into one atomic word: 20 flags, the priority, the dependency policy,
+    /// and the number of unfinished dependencies.
     ///
     /// Transitions are pure functions. Each returns an action, and the thread that made the transition performs it.
+    ///
+    ///              join              post             take           startBody, start             publishFinish
+    ///        new ────────► waiting ────────► ready ─────────► taken ──────────────────► executing ──────────────► finished
+    ///         │             ▲ ▲ ▲   recall     │                │                         │   ▲
+    ///         │             │ │ └──────────────┘                │ postpone                │   │
+    ///         │             │ └─────────────────────────────────┘                         │   │
+    ///         │             └──────────────────────── endAttempt, postpone ───────────────┘   │
+    ///         └────────────────────────────── start, by hand ─────────────────────────────────┘
+    ///
+    ///     flags:          claimed           posted                               started                    finishing
+    ///                     linked                                                 executing                  finished
+    ///
+    /// Waiting, ready and taken are lists of the queue (`queuePosition`), under the queue's lock; the word tells the other threads that there is
+    /// something to do. An operation that was cancelled counts as ready. It takes the same way, and `start` finishes it without `main`.
+    ///
+    /// | flag | set by | cleared by |
+    /// |---|---|---|
+    /// | `cancelled` | `cancel` | |
+    /// | `claimed` | `join`; `claim`, for a batch | `unclaim` |
+    /// | `linked` | `join` | |
+    /// | `posted` | `post`, in `join`, `dependencyFinished`, `dependencyRemoved`, `cancel`, or when a condition changes | `recall`, `postpone` |
+    /// | `started` | `startBody`, `launch`, `start` by hand | `endAttempt` |
+    /// | `executing` | `startBody`, `start` | `endAttempt`, `publishFinish` |
+    /// | `finishing` | `claimFinish`, `beginEnd`, `publishFinish` | |
+    /// | `finished` | `publishFinish` | |
+    /// | `failed` | `fail(with:)` | `endAttempt` |
+    /// | `dependencyFailed` | `dependencyFinished`, `addDependency` of a failed one | `removeDependency` of the last failed one |
+    /// | `hasDependents` | `addDependency` of this operation | |
+    /// | `hasFinishHandlers` | a completion block, a handler or a wait | |
+    /// | `notifiesSubclass` | `tellWhenFinished` | `didFinish` is called |
+    /// | `outlivesStart` | `startReturned`, `manualStartReturned` | `endAttempt` |
+    /// | `continuesAfterMain` | `isFinishedAfterMain` | `endAttempt` |
+    /// | `endsWithMain` | `join` or `claim` of a plain class; `endsWithMain()` | |
+    /// | `isInert` | `endsWithMain()` | `keepsMore()` |
+    /// | `hasAdmission` | `changeAdmission` | |
+    /// | `observed` | `openMailbox` | `watchedTransition`, when the mailbox is idle |
+    /// | `recorded` | `join`, while a recorder records | |
     struct State: Sendable {
         var bits: UInt64
 
@@ -12,12 +50,12 @@ extension Operation {
 
         /// `cancel()` was called.
         static let cancelled: UInt64 = 1 << 32
-        /// A queue owns the operation. Nobody else may start it or add it.
+        /// A queue owns the operation. Nothing else may start it or add it.
         static let claimed: UInt64 = 1 << 33
         /// The operation is on a list of its queue, at least for every thread that takes the queue's lock. If it becomes ready, it must be
         /// posted to the queue.
         static let linked: UInt64 = 1 << 34
-        /// The operation was posted to its queue's ready list. Happens once, except when a postponed operation is posted again.
+        /// The operation was posted to its queue's ready list, and has not been returned to the waiting list since.
         static let posted: UInt64 = 1 << 35
         /// A thread won the right to call `start`.
         static let started: UInt64 = 1 << 36
@@ -29,40 +67,33 @@ extension Operation {
         static let failed: UInt64 = 1 << 40
         /// A dependency did not succeed.
         static let dependencyFailed: UInt64 = 1 << 41
-        /// The dependency policy is `.succeeded`.
-        static let requiresSuccess: UInt64 = 1 << 42
-        /// The dependency policy was set explicitly, so the queue's default does not apply.
-        static let hasOwnPolicy: UInt64 = 1 << 43
         /// The operation has dependents, or had some.
-        static let hasDependents: UInt64 = 1 << 44
+        static let hasDependents: UInt64 = 1 << 42
         /// Something must be notified of the end: a completion block, a handler or a waiting thread.
-        static let hasFinishHandlers: UInt64 = 1 << 45
-        /// A subclass's `isReady` was false when a worker took the operation.
-        static let postponed: UInt64 = 1 << 46
-        /// `start` returned before the operation finished.
-        static let outlivesStart: UInt64 = 1 << 47
-        /// The operation continues after `start`, and only operations, inbox jobs and callers of `Engine.hold` can finish it.
-        static let endedFromWithin: UInt64 = 1 << 48
-        /// Three bits hold `level`.
-        private static let levelShift: UInt64 = 50
+        static let hasFinishHandlers: UInt64 = 1 << 43
         /// `willFinish` and `didFinish` must be called.
-        static let notifiesSubclass: UInt64 = 1 << 53
-        /// `start` is the base class's: it only calls `main` and finishes the operation. Never changes.
-        static let endsWithMain: UInt64 = 1 << 54
-        /// The operation is observed: its mailbox receives state changes.
-        static let observed: UInt64 = 1 << 55
+        static let notifiesSubclass: UInt64 = 1 << 44
+        /// `start` returned before the operation finished, and code unknown to the engine may finish it.
+        static let outlivesStart: UInt64 = 1 << 45
+        /// A subclass's `isFinished` was false after `main`. The base class has nothing left to do.
+        static let continuesAfterMain: UInt64 = 1 << 46
+        /// Only the worker that has taken the operation can finish it, when `main` has returned. Never changes in a queue.
+        static let endsWithMain: UInt64 = 1 << 47
         /// Releasing the operation runs no foreign code, apart from what its dependencies and extras cause.
-        static let isInert: UInt64 = 1 << 56
-        /// A subclass's `main` has returned, and the engine asks the subclass's `isFinished` whether the operation continues.
-        static let isAskedAfterMain: UInt64 = 1 << 57
-        /// The subclass answered that the operation continues. The base class has nothing left to do.
-        static let continuesAfterMain: UInt64 = 1 << 58
-        /// The class leaves starting and finishing to `Operation`. Always set together with `endsWithMain`.
-        static let isOfPlainClass: UInt64 = 1 << 59
-        /// The recorder knows the operation, and receives state changes.
-        static let recorded: UInt64 = 1 << 62
+        static let isInert: UInt64 = 1 << 48
         /// The operation needs something besides its dependencies, or may be tried again. See `Admission`.
-        static let hasAdmission: UInt64 = 1 << 63
+        static let hasAdmission: UInt64 = 1 << 49
+        /// The operation is observed: its mailbox receives state changes.
+        static let observed: UInt64 = 1 << 50
+        /// The recorder knows the operation, and receives state changes.
+        static let recorded: UInt64 = 1 << 51
+        /// Three bits hold `level`.
+        private static let levelShift: UInt64 = 52
+        /// Two bits hold `policy`.
+        private static let policyShift: UInt64 = 55
+        /// The policy is `.succeeded`.
+        private static let requiresSuccess = Policy.succeeded.rawValue << policyShift
+
         /// The flags with which state changes are added to the journal. See `Operation.watchedTransition`.
         static let watched = observed | recorded
         /// The flags that require somebody to be notified of the end.
@@ -87,6 +118,21 @@ extension Operation {
             set { level = newValue.level }
         }
 
+        /// What the dependency policy is set to.
+        enum Policy: UInt64 {
+            /// Nothing. The queue's default applies when the operation joins.
+            case unset
+            case finished, succeeded
+        }
+
+        @inline(__always) var policy: Policy {
+            get { Policy(rawValue: bits >> State.policyShift & 3) ?? .unset }
+            set { bits = bits & ~(3 << State.policyShift) | newValue.rawValue << State.policyShift }
+        }
+
+        /// Whether the operation may be on the list of an unfinished dependency.
+        @inline(__always) var isCounting: Bool { bits & (State.dependencyMask | State.dependencyFailed) != 0 }
+
         @inline(__always) var isReady: Bool {
             bits & State.dependencyMask == 0 || bits & (State.cancelled | State.started | State.executing | State.finished) != 0
         }
@@ -110,11 +156,17 @@ extension Operation {
 extension Operation.State {
     private typealias State = Operation.State
 
-    /// Marks the operation as posted if it is linked, ready and not posted yet. Posts a postponed operation again.
+    /// Whether the operation is on its queue's waiting list and could be on the ready list. Every transition that makes an operation ready
+    /// posts it, so a worker has returned this one to the queue, because a subclass is not ready, or because of the admission.
     @inline(__always)
-    private mutating func post() -> Bool {
-        guard bits & (State.linked | State.finishing | State.finished) == State.linked, isReady, !mustCancel else { return false }
-        if has(State.posted) { return resumePostponed() }
+    var canBePosted: Bool {
+        bits & (State.linked | State.posted | State.finishing | State.finished) == State.linked && isReady && !mustCancel
+    }
+
+    /// Marks the operation as posted if it can be. Returns true if it must be handed to its queue.
+    @inline(__always)
+    mutating func post() -> Bool {
+        guard canBePosted else { return false }
         set(State.posted)
         return true
     }
@@ -137,7 +189,7 @@ extension Operation.State {
     /// - Parameter isOfPlainClass: see `OverriddenMethods`.
     mutating func claim(isOfPlainClass: Bool) -> Refusal? {
         if let refusal { return refusal }
-        set(State.claimed | (isOfPlainClass ? State.isOfPlainClass | State.endsWithMain : 0))
+        set(State.claimed | (isOfPlainClass ? State.endsWithMain : 0))
         return nil
     }
 
@@ -154,7 +206,7 @@ extension Operation.State {
         let others = State.finishing | State.finished | (isClaimed ? 0 : State.claimed | State.started | State.executing)
         if has(others) { return .refused }
         set(State.claimed | State.linked | flags)
-        if requiringSuccessByDefault && !has(State.hasOwnPolicy) { set(State.requiresSuccess) }
+        if requiringSuccessByDefault && policy == .unset { policy = .succeeded }
         if mustCancel { return .cancel }
         return post() ? .post : .none
     }
@@ -198,7 +250,7 @@ extension Operation.State {
     mutating func dependencyAdded() -> AddedDependency {
         bits += 1
         if has(State.started | State.executing | State.finishing | State.finished) { return .ignored }
-        return has(State.posted) && !has(State.postponed) ? .recall : .counted
+        return has(State.posted) ? .recall : .counted
     }
 
     /// The queue took the operation back from the ready list. Returns true if it has become ready again and must stay there.
@@ -235,12 +287,12 @@ extension Operation.State {
         return .start
     }
 
-    /// Combines `launch` and `start` for an operation that is not observed and whose class does not override `start`. Returns false if
-    /// nothing has changed.
+    /// Combines `launch` and `start` for an operation that only the calling worker can finish. Returns false, and nothing has changed, if the
+    /// operation needs the two steps.
     ///
     /// - Parameter isAdmitted: whether the operation has taken what it needs, if anything.
     @inline(__always)
-    mutating func launchUnobserved(isAdmitted: Bool = false) -> Bool {
+    mutating func startBody(isAdmitted: Bool = false) -> Bool {
         let others =
             State.cancelled | State.started | State.executing | State.finishing | State.finished | State.observed
             | (isAdmitted ? 0 : State.hasAdmission)
@@ -249,15 +301,8 @@ extension Operation.State {
         return true
     }
 
-    /// A subclass is not ready. The operation waits until the subclass announces a change.
-    mutating func postpone() { set(State.postponed) }
-
-    /// The subclass announced a change of `isReady`. Returns true if the operation must be handed to its queue again.
-    mutating func resumePostponed() -> Bool {
-        guard has(State.postponed), isReady, !mustCancel, !has(State.finishing | State.finished) else { return false }
-        clear(State.postponed)
-        return true
-    }
+    /// A worker returns the operation to the waiting list.
+    mutating func postpone() { clear(State.posted) }
 
     enum StartAction {
         case run
@@ -305,14 +350,14 @@ extension Operation.State {
     /// `start` has returned. Returns true if the operation continues and code unknown to the engine may finish it.
     @inline(__always)
     mutating func startReturned() -> Bool {
-        if has(State.finishing | State.finished | State.endedFromWithin) { return false }
+        if has(State.finishing | State.finished) { return false }
         set(State.outlivesStart)
         return true
     }
 
     /// A manually called `start` has returned. Returns true if the operation continues and this was not recorded yet.
     mutating func manualStartReturned() -> Bool {
-        if has(State.claimed | State.finishing | State.finished | State.outlivesStart | State.endedFromWithin) { return false }
+        if has(State.claimed | State.finishing | State.finished | State.outlivesStart) { return false }
         set(State.outlivesStart)
         return true
     }

@@ -107,8 +107,7 @@ import Synchronization
 
     /// Whether the operation has finished, for whatever reason. Changes to true once and stays true.
     open var isFinished: Bool {
-        let state = loadState()
-        return state.has(State.finished | State.continuesAfterMain) || state.has(State.isAskedAfterMain) && isAskedHere
+        loadState().has(State.finished | State.continuesAfterMain) || isAskedHere
     }
 
     /// Whether `cancel()` was called before the operation finished.
@@ -163,6 +162,11 @@ import Synchronization
     ///
     /// Runs on the finishing thread with no lock held.
     @_spi(Subclassing) open func membersHaveFinished(firstFailure member: Operation?) {}
+
+    /// Whether only operations, inbox jobs and callers of `Engine.hold` can finish an operation that continues after `start`. If true, a wait for
+    /// the operation fails when none of them is left. If false, which is the default, it lasts, because code outside the engine may finish the
+    /// operation. Must not change.
+    @_spi(Subclassing) open var endsFromWithin: Bool { false }
 
     /// Whether a subclass is ready apart from its dependencies, that is, the condition its `isReady` adds. True by default. Read by
     /// `whyNotRunning`.

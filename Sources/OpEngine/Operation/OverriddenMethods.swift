@@ -13,6 +13,7 @@ import Synchronization
     /// Whether the class overrides nothing that decides how an operation starts, finishes, becomes ready, or is queued.
     @inline(__always)
     static func isPlain(_ operation: Operation) -> Bool {
+        if type(of: operation) == BlockOperation.self { return true }
         let type = address(of: operation)
         return type == lastPlain.load(ordering: .relaxed)
             || type != lastOther.load(ordering: .relaxed) && overridden(by: type).isEmpty

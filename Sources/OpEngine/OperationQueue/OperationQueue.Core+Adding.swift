@@ -20,7 +20,7 @@ extension OperationQueue.Core {
     func add(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, isBarrier: Bool, queue: OperationQueue) -> Addition {
         let locked = unsafe state.lock()
         let isSpecial = unsafe isSpecial(&locked.pointee) || isBarrier
-        var flags = isOfPlainClass ? Operation.State.isOfPlainClass | Operation.State.endsWithMain : 0
+        var flags = isOfPlainClass ? Operation.State.endsWithMain : 0
         if isSpecial, let obstacle = unsafe prepare(operation, &flags, &locked.pointee) {
             state.unlock()
             return obstacle
@@ -112,7 +112,7 @@ extension OperationQueue.Core {
     /// recorded. The caller holds the queue's lock.
     @inline(__always)
     private func isSpecial(_ state: inout OperationQueue.State) -> Bool {
-        !state.specialties.isEmpty || uncheckedEngine.eventObservers.isUsed.load(ordering: .relaxed)
+        !state.specialties.isEmpty || uncheckedEngine.eventObservers.isUsed
     }
 
     /// What keeps the queue from taking any operation. The caller holds the queue's lock.

@@ -168,7 +168,7 @@ extension OperationQueue {
             // Safety: `take` states who retains the operation.
             unsafe operation._withUnsafeGuaranteedRef { operation in
                 if finishesLater {
-                    operation.runByStarting(on: context, from: self)
+                    unsafe _ = operation.runSpecially(on: context, from: self, runsBody: false, thenTakingBy: nil)
                 } else {
                     unsafe _ = operation.run(on: context, from: self, thenTakingBy: nil)
                 }
@@ -200,63 +200,39 @@ extension OperationQueue {
             return isBack
         }
 
-        /// Removes an operation from the queue and publishes it as finished, under one acquisition of the lock.
+        /// Removes an operation from the queue and publishes it as finished, under one acquisition of the lock. If the end has no further
+        /// consequences, also takes the next operation.
         ///
-        /// - Parameter takesNext: whether the calling worker takes its next operation from this queue, so that no other worker needs to be
-        ///   woken.
-        /// - Returns: the operation's state at that moment; and the queue if it was closed, because it is that of a group whose last member this
-        ///   was. The caller must end that group.
-        func leave(_ operation: Operation, takesNext: Bool) -> (final: Operation.State, closed: MemberQueue?) {
+        /// - Parameters:
+        ///   - takesNext: whether the calling worker takes its next operation from this queue, so that no other worker needs to be woken.
+        ///   - group: the thread group with which to take that operation here; nil to take it later.
+        /// - Returns: the operation's state at that moment; the next operation if it was taken; and the queue if it was closed, because it is
+        ///   that of a group whose last member this was. The caller must end that group.
+        @inline(__always)
+        func leave(
+            _ operation: Operation, takesNext: Bool, atOnceBy group: ThreadGroup? = nil
+        ) -> (final: Operation.State, next: Unmanaged<Operation>?, closed: MemberQueue?) {
             var locked = unsafe state.lock()
             while unsafe !locked.pointee.leave(operation) {
                 state.unlock()
                 sched_yield()
                 unsafe locked = state.lock()
             }
-            let final = finish(operation)
-            if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
-            let notifyOthers = unsafe !takesNext || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
+            let final = operation.transition { state in
+                state.publishFinish()
+                return state
+            }
             let departure = unsafe Departure(from: &locked.pointee, of: self)
-            let woken = unsafe notifyOthers ? locked.pointee.schedule() : nil
-            state.unlock()
-            wake(woken)
-            departure?.perform(self)
-            return (final, departure?.closed)
-        }
-
-        /// Removes an operation that the caller has taken, publishes it as finished and, if the end has no further consequences, takes the
-        /// next operation under the same acquisition of the lock.
-        ///
-        /// - Parameters:
-        ///   - group: the thread group with which the caller takes its next operation. Nil if it takes none; then other workers are woken.
-        ///   - atOnce: whether to take the next operation here. Otherwise the caller takes it later.
-        /// - Returns: `next` is the next operation if it was taken. `closed` is as that of `leave`.
-        @inline(__always)
-        func leaveAndTake(
-            _ operation: Operation, by group: ThreadGroup?, atOnce: Bool
-        ) -> (final: Operation.State, next: Unmanaged<Operation>?, closed: MemberQueue?) {
-            let locked = unsafe state.lock()
-            guard unsafe locked.pointee.leave(operation) else { fatalError("opscript bug: an operation that was taken is on its way") }
-            let final = finish(operation)
-            let departure = unsafe Departure(from: &locked.pointee, of: self)
-            if let group, atOnce, departure == nil, final.bits & Operation.State.hasConsequences == 0 {
+            if let group, departure == nil, final.bits & Operation.State.hasConsequences == 0 {
                 return unsafe (final, takeAndUnlock(locked, by: group), nil)
             }
             if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
-            let notifyOthers = unsafe group == nil || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
+            let notifyOthers = unsafe !takesNext || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let woken = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
             wake(woken)
             departure?.perform(self)
             return (final, nil, departure?.closed)
-        }
-
-        @inline(__always)
-        private func finish(_ operation: Operation) -> Operation.State {
-            operation.transition { state in
-                state.publishFinish()
-                return state
-            }
         }
 
         /// Those who must be notified because an operation has left the queue. Usually there are none.

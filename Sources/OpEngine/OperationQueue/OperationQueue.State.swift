@@ -288,8 +288,7 @@ extension OperationQueue {
                 running.remove(operation)
             case let queuePosition where queuePosition.isReady: segments.withdraw(operation)
             default:
-                let state = operation.loadState()
-                if state.has(Operation.State.posted) && !state.has(Operation.State.postponed) { return false }
+                if operation.loadState().has(Operation.State.posted) { return false }
                 waiting.remove(operation)
             }
             operation.queuePosition = .outside

@@ -87,7 +87,7 @@ open class OperationQueue: @unchecked Sendable {
         if priority != .normal { unsafe made._withUnsafeGuaranteedRef { $0.storedPriority = priority } }
         // A subclass may override `addOperation`. Otherwise the queue takes over the reference.
         if isOfKnownClass && !ownEngine.hasEnded,
-            unsafe core.add(made, isOfPlainClass: false, isBarrier: false, queue: self) == .added
+            unsafe core.add(made, isOfPlainClass: true, isBarrier: false, queue: self) == .added
         {
             return
         }

@@ -117,7 +117,7 @@ extension Operation {
 
 extension Engine {
     /// Whether a recorder is recording this engine. Costs one load.
-    package var isRecorded: Bool { eventObservers.isRecorded.load(ordering: .relaxed) }
+    package var isRecorded: Bool { eventObservers.isRecorded }
 }
 
 extension RecordBuffer {
