@@ -98,7 +98,7 @@ struct Admissions {
             guard let needs = admission.further?.needs else { return }
             for (name, amount) in needs { claims.append(Claim(supply: supply(of: .resource(name)), amount: amount)) }
         }
-        if core.isRateLimited.load(ordering: .relaxed) {
+        if core.has(.rateLimited) {
             claims.append(Claim(supply: supply(of: .start(ObjectIdentifier(core))), amount: 1))
         }
         return claims
@@ -139,7 +139,7 @@ struct Admissions {
     /// still valid: a change of its needs takes it out of the line, and a supply with a line is not removed.
     @inline(__always)
     private func claimsOfInvited(_ admission: Operation.Admission, in core: OperationQueue.Core) -> Claims? {
-        guard let place = admission.place, admission.claims.isOnly(place.supply), !core.isRateLimited.load(ordering: .relaxed) else {
+        guard let place = admission.place, admission.claims.isOnly(place.supply), !core.has(.rateLimited) else {
             return nil
         }
         return admission.claims

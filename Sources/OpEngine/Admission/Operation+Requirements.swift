@@ -113,10 +113,8 @@ extension BeyondFoundation where Self: OperationQueue {
         get { ownEngine.admissions.withLock { $0.rate(of: ObjectIdentifier(core)) } }
         set {
             let core = core
-            core.state.withLock { state in
-                state.isRateLimited = newValue != nil
-                core.isRateLimited.store(newValue != nil, ordering: .relaxed)
-            }
+            // With the lock, so that an operation is either added later, or a member below.
+            core.state.withLock { _ in core.set(.rateLimited, newValue != nil) }
             for operation in core.members() { operation.changeAdmission { _ in } }
             ownEngine.perform(ownEngine.admissions.withLock { $0.setRate(newValue, of: ObjectIdentifier(core), on: ownEngine) })
         }

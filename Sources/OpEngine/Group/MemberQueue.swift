@@ -63,6 +63,7 @@ import Synchronization
         core.state.withLock { state in
             unsafe unretainedGroup = .passUnretained(group)
             state.memberQueue = self
+            core.set(.ofGroup)
             state.isHeld = true
         }
     }
@@ -141,7 +142,7 @@ import Synchronization
             return state.schedule()
         }
         core.wake(woken)
-        if let outer = settings.outer, outer.isObserved.load(ordering: .relaxed) { _ = openObservation() }
+        if let outer = settings.outer, outer.has(.observed) { _ = openObservation() }
     }
 
     /// Lets the group end when it has no unfinished member, because its `main` has returned. Ends it now if it has none.
@@ -233,7 +234,7 @@ import Synchronization
     /// Passes on a change of the members' progress to the queues around this one. The caller holds no lock.
     func tellProgress() {
         var next = core.state.withLock { _ in outer }
-        while let core = next, core.isObserved.load(ordering: .relaxed) {
+        while let core = next, core.has(.observed) {
             core.recordFractionOfGroups()
             next = core.queue?.asMemberQueue.flatMap { queue in core.state.withLock { _ in queue.outer } }
         }

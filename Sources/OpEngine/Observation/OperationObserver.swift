@@ -25,6 +25,7 @@ extension BeyondFoundation where Self: OperationQueue {
         core.state.withLock { state in
             guard !state.eventObservers.contains(where: { $0 === observer }) else { return }
             state.eventObservers.append(observer)
+            core.set(.traced)
             core.traceMembers(&state)
         }
     }

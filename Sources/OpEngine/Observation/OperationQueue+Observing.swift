@@ -125,7 +125,7 @@ extension OperationQueue {
             let isOurs = core.state.withLock { state in
                 guard state.observation === existing else { return false }
                 state.observation = made
-                core.isObserved.store(true, ordering: .relaxed)
+                core.set(.observed)
                 return true
             }
             if isOurs {

@@ -67,7 +67,7 @@ extension OperationQueue.Core {
     /// Delivers recorded changes to the queue's observers. The caller must hold no lock. Costs one branch if there are no observers.
     @inline(__always)
     func deliverChanges() {
-        if isObserved.load(ordering: .relaxed) { deliverObservedChanges() }
+        if has(.observed) { deliverObservedChanges() }
     }
 
     @inline(never)

@@ -65,7 +65,7 @@ extension Operation {
         let engine = last.has(State.hasAdmission) ? unsafe core.engine : nil
         let (final, next, closed) = unsafe core.leave(self, takesNext: group != nil, atOnceBy: isBare ? group : nil)
         if final.bits & (State.hasDependents | State.notifiesAtEnd | State.hasAdmission) == 0 && closed == nil
-            && !core.isObserved.load(ordering: .relaxed)
+            && !core.has(.observed)
         {
             // Safety: balances the retain of `Core.add`.
             unsafe Unmanaged.passUnretained(self).release()
@@ -87,7 +87,7 @@ extension Operation {
     private func hasLeft(
         _ core: OperationQueue.Core, _ final: State, on engine: Engine?, takesNext: Bool, by group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
-        let isObserved = core.isObserved.load(ordering: .relaxed)
+        let isObserved = core.has(.observed)
         // Observers and handlers may run for long, or wait for an operation that this one releases. Other workers must take what is released
         // then.
         let served = takesNext && !isObserved && !final.has(State.notifiesAtEnd) ? core : nil

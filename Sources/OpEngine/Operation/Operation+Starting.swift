@@ -18,6 +18,13 @@ extension BeyondFoundation where Self: Operation {
     }
 }
 
+/// How an operation starts:
+///
+/// - A worker runs the body (`runBody`), if only that worker can finish the operation.
+/// - A worker calls `start` (`launch`) of any other operation. The base class's `start` is `startOrRefuse`.
+/// - A caller calls `start` or `tryStart` by hand, of an operation that is in no queue.
+///
+/// Everything that is special before a worker does so is in `runSpecially`: conditions of a subclass, and the admission.
 extension Operation {
     /// `startOrRefuse` for callers that cannot throw. Starting a finished operation has no effect, as Apple's documentation says. Other
     /// mistakes trap.
@@ -194,7 +201,8 @@ extension Operation {
         let action = transition { $0.launch() }
         if action != .start {
             if hasAdmission { unsafe endAdmission(on: core.engine) }
-            return action == .notReady ? postponeUntilReady(core) : ()
+            if action == .notReady { postponeUntilReady(core) }
+            return
         }
         if hasAdmission { beginAttempt() }
         deliverChanges()

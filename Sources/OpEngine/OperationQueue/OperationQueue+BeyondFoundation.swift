@@ -6,8 +6,8 @@ extension BeyondFoundation where Self: OperationQueue {
 
     /// The default policy of operations that have none of their own. A change applies to operations that are added later.
     public var dependencyPolicy: OperationDependencyPolicy {
-        get { core.requiresSuccess.load(ordering: .relaxed) ? .succeeded : .finished }
-        set { core.requiresSuccess.store(newValue == .succeeded, ordering: .relaxed) }
+        get { core.has(.requiresSuccess) ? .succeeded : .finished }
+        set { core.set(.requiresSuccess, newValue == .succeeded) }
     }
 
     /// Adds a block that may throw as an operation. An error that the block throws becomes the operation's `error`.

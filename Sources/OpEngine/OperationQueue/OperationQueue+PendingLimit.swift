@@ -25,14 +25,14 @@ extension BeyondFoundation where Self: OperationQueue {
     /// Sets `maxPendingOperationCount`, but throws `OperationError.pendingLimitTooSmall` instead of trapping.
     public func trySetMaxPendingOperationCount(_ value: Int?) throws {
         if let value, value < 1 { throw OperationError.pendingLimitTooSmall(queue: label, value: value) }
-        core.hasPendingLimit.store(value != nil, ordering: .relaxed)
+        core.set(.limited, value != nil)
         core.change(queue: self) { $0.maximumPending = value ?? .max }
     }
 }
 
 extension OperationQueue {
     /// Whether there is a `maxPendingOperationCount`. Costs one atomic load.
-    package var hasPendingLimit: Bool { core.hasPendingLimit.load(ordering: .relaxed) }
+    package var hasPendingLimit: Bool { core.has(.limited) }
 
     /// Adds operations, or a barrier, if the queue has room for one. Returns false, and changes nothing, if it is full. Otherwise like
     /// `tryAddOperations`.

@@ -19,14 +19,14 @@ extension OperationQueue.Core {
     @inline(__always)
     func add(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, isBarrier: Bool, queue: OperationQueue) -> Addition {
         let locked = unsafe state.lock()
-        let isSpecial = unsafe isSpecial(&locked.pointee) || isBarrier
+        let isSpecial = takesMoreSteps || isBarrier
         var flags = isOfPlainClass ? Operation.State.endsWithMain : 0
         if isSpecial, let obstacle = unsafe prepare(operation, &flags, &locked.pointee) {
             state.unlock()
             return obstacle
         }
         let (action, joined) = unsafe operation._withUnsafeGuaranteedRef {
-            unsafe join($0, setting: flags, isClaimed: false, isBarrier: isBarrier, &locked.pointee)
+            unsafe join($0, setting: flags, isClaimed: false, isBarrier: isBarrier, isSpecial: isSpecial, &locked.pointee)
         }
         if action == .refused {
             state.unlock()
@@ -52,10 +52,11 @@ extension OperationQueue.Core {
         var unsettled: [(operation: Operation, action: Operation.State.ReadinessAction)] = []
         let (obstacle, woken) = state.withLock { state -> (Addition?, ThreadGroup?) in
             if let found = self.obstacle(in: &state) { return (found, nil) }
-            let isSpecial = isSpecial(&state), before = state.count
+            let isSpecial = takesMoreSteps, before = state.count
             for operation in operations {
                 let flags = isSpecial ? prepare(operation, &state) : 0
-                let (action, after) = join(operation, setting: flags, isClaimed: true, isBarrier: areBarriers, &state)
+                let (action, after) = join(
+                    operation, setting: flags, isClaimed: true, isBarrier: areBarriers, isSpecial: isSpecial, &state)
                 // The operation has finished since it was claimed.
                 if action == .refused { continue }
                 if state.count == 1 { begin(&state, queue: queue) }
@@ -83,9 +84,10 @@ extension OperationQueue.Core {
     /// - Returns: `after` is the state of the operation afterwards.
     @inline(__always)
     private func join(
-        _ operation: Operation, setting flags: UInt64, isClaimed: Bool, isBarrier: Bool, _ state: inout OperationQueue.State
+        _ operation: Operation, setting flags: UInt64, isClaimed: Bool, isBarrier: Bool, isSpecial: Bool,
+        _ state: inout OperationQueue.State
     ) -> (action: Operation.State.ReadinessAction, after: Operation.State) {
-        let byDefault = requiresSuccess.load(ordering: .relaxed)
+        let byDefault = isSpecial && has(.requiresSuccess)
         let (action, after) = operation.transition(
             { ($0.join(setting: flags, isClaimed: isClaimed, requiringSuccessByDefault: byDefault), $0) }, joining: self)
         if action == .refused { return (action, after) }
@@ -108,12 +110,9 @@ extension OperationQueue.Core {
 
     // MARK: What is special
 
-    /// Whether adding an operation may take more than its transition: the queue has a limit, observers, or a group, or the engine is observed or
-    /// recorded. The caller holds the queue's lock.
+    /// Whether adding an operation may take more than its transition. The caller holds the queue's lock.
     @inline(__always)
-    private func isSpecial(_ state: inout OperationQueue.State) -> Bool {
-        !state.specialties.isEmpty || uncheckedEngine.eventObservers.isUsed
-    }
+    private var takesMoreSteps: Bool { isSpecial || uncheckedEngine.eventObservers.isUsed }
 
     /// What keeps the queue from taking any operation. The caller holds the queue's lock.
     private func obstacle(in state: inout OperationQueue.State) -> Addition? {
@@ -125,7 +124,7 @@ extension OperationQueue.Core {
     ///
     /// - Returns: the flags that the operation gets when it joins.
     private func prepare(_ operation: Operation, _ state: inout OperationQueue.State) -> UInt64 {
-        if state.isRateLimited { operation.changeAdmission { _ in } }
+        if has(.rateLimited) { operation.changeAdmission { _ in } }
         return isTraced(state) ? watch(operation, &state) : 0
     }
 

@@ -15,20 +15,14 @@ extension OperationQueue {
         // Safety: the queue object retains the engine, and a core works only while it has a queue object or runs on a worker of the engine.
         unowned(unsafe) let engine: Engine
         let isMain: Bool
-        /// Whether operations without a policy of their own require their dependencies to succeed.
-        let requiresSuccess = Atomic<Bool>(false)
         /// Whether the user has set a maximum, so that the engine does not decide on one. Atomic, to be read without the lock.
         let hasExplicitMaximum = Atomic<Bool>(false)
-        /// Whether the user has limited the pending operations. Atomic, to be read without the lock.
-        let hasPendingLimit = Atomic<Bool>(false)
-        /// Whether the starts of operations are limited, as in `State.isRateLimited`. Atomic, to be read without the lock.
-        let isRateLimited = Atomic<Bool>(false)
+        /// The bits of `Specialty` that the queue has. Atomic, to be read without the lock.
+        private let specialties = Atomic<UInt8>(0)
         /// Whether the queue runs the engine's internal operations, which no count includes.
         let isHelper = Atomic<Bool>(false)
         /// The priority of the queue among those that are scheduled: `normal`, unless it is a group's. Atomic, to be read without the lock.
         let level = Atomic<UInt8>(Operation.QueuePriority.normal.level)
-        /// Whether the queue or its progress is observed, or was at some time.
-        let isObserved = Atomic<Bool>(false)
         /// The number under which the recorder knows the queue. Guarded by the queue's lock.
         var recordNumber: RecordNumber?
         private let referenceLock = Lock()
@@ -54,6 +48,37 @@ extension OperationQueue {
                     state.maximum = 1
                     state.qualities.isOutside = true
                 }
+            }
+        }
+
+        // MARK: What is special
+
+        /// What makes adding and finishing an operation take more steps than usual.
+        enum Specialty: UInt8 {
+            /// The queue is that of a group.
+            case ofGroup = 1
+            /// The user has limited the pending operations.
+            case limited = 2
+            /// The starts of operations are limited. The engine's admissions know the limit.
+            case rateLimited = 4
+            /// Operations without a policy of their own require their dependencies to succeed.
+            case requiresSuccess = 8
+            /// The queue or its progress is observed, or was at some time.
+            case observed = 16
+            /// There are observers of the operations' events, or were at some time.
+            case traced = 32
+        }
+
+        @inline(__always) var isSpecial: Bool { specialties.load(ordering: .relaxed) != 0 }
+
+        @inline(__always)
+        func has(_ specialty: Specialty) -> Bool { specialties.load(ordering: .relaxed) & specialty.rawValue != 0 }
+
+        func set(_ specialty: Specialty, _ isSet: Bool = true) {
+            if isSet {
+                specialties.bitwiseOr(specialty.rawValue, ordering: .relaxed)
+            } else {
+                specialties.bitwiseAnd(~specialty.rawValue, ordering: .relaxed)
             }
         }
 

@@ -26,21 +26,19 @@ extension OperationQueue {
         var isScheduled = false
         /// Whether a worker stands by at this queue. See `Standby`.
         var hasStandby = false
-        /// Why adding an operation takes more steps. Usually empty.
-        private(set) var specialties: Specialties = []
         /// How many executing operations of a main queue run the queue themselves, and so do not keep it from starting another.
         var nestedRuns: UInt16 = 0
         /// Whether the engine is shutting down. Suspension is then ignored, and a maximum of 0 acts as 1.
         var isEnding = false
         var qualities = Qualities()
         /// How many operations may be in the queue without executing.
-        var maximumPending = Int.max { didSet { specialties[.limited] = maximumPending != .max } }
+        var maximumPending = Int.max
         /// The threads that wait to add an operation.
         var capacityWaiters: [Parker] = []
         /// The observers of the queue and its progress. Nil until there is one.
-        var observation: Observation? { didSet { specialties[.observed] = observation != nil } }
+        var observation: Observation?
         /// The observers of events of the queue's operations.
-        var eventObservers: [any OperationObserver] = [] { didSet { specialties[.traced] = !eventObservers.isEmpty } }
+        var eventObservers: [any OperationObserver] = []
 
         var executorQuality: QualityRank?
         /// Counts changes of `executor`, so that jobs of a previous executor run no operations.
@@ -93,25 +91,6 @@ extension OperationQueue {
             static let held = Stops(rawValue: 2)
         }
 
-        struct Specialties: OptionSet {
-            let rawValue: UInt8
-            /// The engine's admissions know a limit of starts.
-            static let rateLimited = Specialties(rawValue: 1)
-            /// The queue is that of a group.
-            static let ofGroup = Specialties(rawValue: 2)
-            /// There is a `maximumPending`.
-            static let limited = Specialties(rawValue: 4)
-            /// There is an `observation`.
-            static let observed = Specialties(rawValue: 8)
-            /// There are `eventObservers`.
-            static let traced = Specialties(rawValue: 16)
-
-            subscript(specialty: Specialties) -> Bool {
-                get { contains(specialty) }
-                set { if newValue { insert(specialty) } else { remove(specialty) } }
-            }
-        }
-
         /// Whether the user has suspended the queue.
         var isSuspended: Bool {
             get { stops.contains(.suspended) }
@@ -124,19 +103,10 @@ extension OperationQueue {
             set { if newValue { stops.insert(.held) } else { stops.remove(.held) } }
         }
 
-        /// Whether starts are limited. The engine's admissions know the limit.
-        var isRateLimited: Bool {
-            get { specialties[.rateLimited] }
-            set { specialties[.rateLimited] = newValue }
-        }
-
         /// The queue itself if it is that of a group.
         var memberQueue: MemberQueue? {
             get { unsafe groupQueue?.takeUnretainedValue() }
-            set {
-                unsafe groupQueue = newValue.map { unsafe .passUnretained($0) }
-                if newValue != nil { specialties[.ofGroup] = true }
-            }
+            set { unsafe groupQueue = newValue.map { unsafe .passUnretained($0) } }
         }
 
         /// Whether nothing in the queue can start until its settings change. Whoever wants to change them must hold the queue.

@@ -61,7 +61,7 @@ open class OperationQueue: @unchecked Sendable {
         core.detach(self)
         if core.isMain { return }
         core.abandon()
-        if core.isRateLimited.load(ordering: .relaxed) { rateLimit = nil }
+        if core.has(.rateLimited) { rateLimit = nil }
     }
 
     /// The main queue of `Engine.shared`. Its operations run on the thread that drains it.
