@@ -30,7 +30,7 @@ import Synchronization
     private nonisolated(unsafe) var unretainedGroup: Unmanaged<Operation>?
     @safe @exclusivity(unchecked) private var phase = Phase.held
     /// Whether the group was cancelled, so that members which are added later are cancelled, too.
-    @safe @exclusivity(unchecked) private var isGroupCancelled = false
+    @safe @exclusivity(unchecked) private(set) var isGroupCancelled = false
     @safe @exclusivity(unchecked) private var all: [Operation] = []
     @safe @exclusivity(unchecked) private var firstFailure: Operation?
     /// The group while it executes.

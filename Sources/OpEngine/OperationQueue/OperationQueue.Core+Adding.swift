@@ -33,9 +33,9 @@ extension OperationQueue.Core {
             return .refused(joined.refusal ?? .inQueue)
         }
         if unsafe locked.pointee.count == 1 { unsafe begin(&locked.pointee, queue: queue) }
-        if isSpecial { unsafe hasJoined(operation, &locked.pointee) }
+        let isUnsettled = unsafe isSpecial && hasJoined(operation, &locked.pointee)
+        let mustSettle = isUnsettled || action == .cancel || joined.has(Operation.State.observed) || uncheckedEngine.isEnding
         // Safety: balanced by `settle`.
-        let mustSettle = isSpecial || action == .cancel || joined.has(Operation.State.observed) || uncheckedEngine.isEnding
         let unsettled = unsafe mustSettle ? operation.retain() : nil
         let woken = unsafe locked.pointee.schedule()
         state.unlock()
@@ -116,7 +116,8 @@ extension OperationQueue.Core {
 
     /// What keeps the queue from taking any operation. The caller holds the queue's lock.
     private func obstacle(in state: inout OperationQueue.State) -> Addition? {
-        if let members = state.memberQueue, !members.takesMore { return .closed }
+        // Safety: the group's queue is alive while the lock is held.
+        if let members = unsafe state.groupQueue, unsafe !members._withUnsafeGuaranteedRef({ $0.takesMore }) { return .closed }
         return state.hasCapacity ? nil : .full
     }
 
@@ -132,19 +133,26 @@ extension OperationQueue.Core {
     @inline(never)
     private func prepare(_ operation: Unmanaged<Operation>, _ flags: inout UInt64, _ state: inout OperationQueue.State) -> Addition? {
         // Safety: the caller retains the operation.
-        let operation = unsafe operation.takeUnretainedValue()
-        if let refusal = operation.loadState().refusal { return .refused(refusal) }
-        if let obstacle = obstacle(in: &state) { return obstacle }
-        flags |= prepare(operation, &state)
-        return nil
+        unsafe operation._withUnsafeGuaranteedRef { operation in
+            if let refusal = operation.loadState().refusal { return .refused(refusal) }
+            if let obstacle = obstacle(in: &state) { return obstacle }
+            flags |= prepare(operation, &state)
+            return nil
+        }
     }
 
-    /// Tells the group and the observers of the queue about an operation that has joined. The caller holds the queue's lock.
+    /// Tells the group and the observers of the queue about an operation that has joined. Returns whether the caller must `settle` it. The caller
+    /// holds the queue's lock.
     @inline(never)
-    private func hasJoined(_ operation: Unmanaged<Operation>, _ state: inout OperationQueue.State) {
+    private func hasJoined(_ operation: Unmanaged<Operation>, _ state: inout OperationQueue.State) -> Bool {
         // Safety: the group's queue is alive while the lock is held, and the operation is in it.
-        unsafe state.groupQueue?._withUnsafeGuaranteedRef { unsafe $0.append(operation.takeUnretainedValue()) }
-        state.observation?.recordCounts(before: state.count - 1, state)
+        let isGroupCancelled = unsafe state.groupQueue?._withUnsafeGuaranteedRef { members in
+            unsafe members.append(operation.takeUnretainedValue())
+            return members.isGroupCancelled
+        }
+        guard let observation = state.observation else { return isGroupCancelled ?? false }
+        observation.recordCounts(before: state.count - 1, state)
+        return true
     }
 
     /// Does what is left to do, without the lock, after an operation has joined. Releases the operation.
