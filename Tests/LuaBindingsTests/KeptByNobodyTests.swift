@@ -41,8 +41,8 @@ import Testing
                 return queue:addOperation(op)
                 """)
             let mine = try #require(operation as? LuaOperation)
-            mine.noteDue()
-            mine.removeFromDue(at: .home)
+            mine.enqueueDue()
+            mine.removeDue(at: .home)
             #expect(try !runtime.inside { $0.due.isEmpty })
             operation.queue?.isSuspended = false
             _ = try runtime.finish()

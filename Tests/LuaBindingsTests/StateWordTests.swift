@@ -98,10 +98,9 @@ import Testing
         #expect(word == .nothing)
     }
 
-    @Test func theAddressOfABlockIsOutOfLine() {
-        let block = unsafe LuaOperation.OutOfLineState.make(LuaOperation.Fields(bodies: .empty))
-        let word = unsafe LuaOperation.StateWord(block)
-        #expect(unsafe !word.isInline && word.outOfLine == block && word.body == nil && word.results == nil)
-        unsafe LuaOperation.OutOfLineState.destroy(block)
+    @Test func theAddressOfAnObjectIsOutOfLine() {
+        let state = LuaOperation.OutOfLineState(LuaOperation.Fields(bodies: .empty))
+        let word = unsafe LuaOperation.StateWord(.passUnretained(state))
+        #expect(unsafe !word.isInline && word.outOfLine?.takeUnretainedValue() === state && word.body == nil && word.results == nil)
     }
 }

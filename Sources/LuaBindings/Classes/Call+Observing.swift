@@ -21,7 +21,7 @@ extension OperationClass {
         let (options, function) = try call.observer()
         let observation = Observation.begin(operation, keyPath, key: key, options, in: call.state)
         if let operation = operation as? LuaOperation {
-            operation.isObserved(by: observation)
+            operation.addObservation(observation)
         } else {
             observation.awaitEnd(of: operation)
         }

@@ -67,7 +67,7 @@ enum GroupOperationClass {
     private static func add(elementsAt index: Int32, to members: MemberQueue, _ call: Call) throws(CallError) {
         var given: [Operation] = []
         let all = try call.array(at: index) { position, number throws(CallError) -> Operation in
-            if call.isFunction(at: position) { return try LuaOperation(sendingFunctionAt: position, of: call) }
+            if call.isFunction(at: position) { return LuaOperation(sending: try call.sentFunction(at: position), from: call.state) }
             guard let operation = call.operationIfAny(at: position) else {
                 throw .message("operations[\(number)] must be an operation or a function, got a \(call.typeName(at: position))")
             }

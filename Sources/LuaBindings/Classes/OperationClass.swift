@@ -118,7 +118,7 @@ enum OperationClass {
         if let refusal = operation.refusalToEnd(by: function.rawValue) { throw .message(refusal) }
         if function == .fail {
             if call.count < 2 { throw .argument(2, "what went wrong is missing, as in operation:fail(\"no such file\")") }
-            operation.end(with: OperationFailure(call.state.failure(raising: 2), kind: .error, of: operation))
+            operation.finish(with: OperationFailure(call.state.failure(raising: 2), kind: .error, of: operation))
             return .nothing
         }
         do throws(Failure) {
@@ -126,7 +126,7 @@ enum OperationClass {
                 call.count > 1 ? try call.state.encode(count: call.count - 1, CLUA_RESULTS) : nil
             }
             operation.finish(with: results)
-        } catch { operation.end(with: OperationFailure(error, kind: .error, of: operation)) }
+        } catch { operation.finish(with: OperationFailure(error, kind: .error, of: operation)) }
         return .nothing
     }
 
@@ -218,7 +218,7 @@ enum OperationClass {
         case .isSkipped: return .boolean(lua?.isSkipped ?? false)
         case nil:
             if let members = operation.memberQueue, let answer = GroupOperationClass.get(of: members, call) { return answer }
-            if let name = call.string(at: 2), let value = lua?.stored(name) { return .parcel(value) }
+            if let name = call.string(at: 2), let value = lua?.storage[name] { return .parcel(value) }
             return lua?.scriptClass != nil ? .classField : .nil
         }
     }
@@ -293,7 +293,9 @@ enum OperationClass {
         }
         try check(storageName: name, call)
         if call.isMissing(at: 3) { return operation.store(nil, as: name) }
-        if let limit = call.state.core.usage.limits.storedValues, operation.stored(name) == nil, operation.storedCount >= limit {
+        if let limit = call.state.core.usage.limits.storedValues, case let storage = operation.storage, storage[name] == nil,
+            storage.count >= limit
+        {
             throw .message("\(operation.displayName) may store at most \(limit) values (limits.storedValues)")
         }
         do { operation.store(try call.state.encode(count: 1, CLUA_STORED), as: name) } catch { throw CallError(error) }
@@ -334,7 +336,7 @@ extension Operation {
     fileprivate var failureForScripts: OperationFailure? {
         if let operation = self as? LuaOperation { return operation.failure }
         guard isFinished, let error else { return nil }
-        return OperationFailure(Failure(thrown: error), kind: .error, of: self)
+        return OperationFailure(Failure(thrown: error), of: self)
     }
 
     /// The operation's state in one or two words, for people.

@@ -158,7 +158,7 @@ enum OperationQueueClass {
                 try call.attachBody(at: 2, to: operation)
                 try operation.prepared(for: queue, in: call.state, handleAt: 2) { try add(operation) }
             } else {
-                operation = try LuaOperation(sending: call)
+                operation = LuaOperation(sending: try call.state.encodeBody(count: call.count - 1), from: call.state)
                 try add(operation)
             }
             return .operation(operation)

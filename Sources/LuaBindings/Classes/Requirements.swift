@@ -230,11 +230,7 @@ extension Call {
         let top = count
         defer { unsafe lua_settop(lua, top) }
         unsafe lua_pushvalue(lua, index)
-        do throws(Failure) {
-            let parcel = try state.encode(count: 1, CLUA_BODY)
-            if !parcel.isFlat { state.publishPaths() }
-            return parcel
-        } catch { throw CallError(error) }
+        do throws(Failure) { return try state.encodeBody(count: 1) } catch { throw CallError(error) }
     }
 
     // MARK: checking

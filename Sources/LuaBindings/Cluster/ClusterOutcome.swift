@@ -88,14 +88,13 @@ enum ClusterOutcome {
         var bodies: [LuaOperation.Body] = []
         for _ in 0..<(try reader.number()) {
             let parcel = try reader.parcel()
-            parcel.makeUnowned(referencesTo: operation)
-            operation.registerReferences(of: parcel)
-            bodies.append(LuaOperation.Body(form: .parcel(parcel), isInHandle: false))
+            operation.keep(parcel)
+            bodies.append(.parcel(parcel))
         }
         let count = bodies.count
         operation.withFields { fields in
-            fields.bodies = count == 0 ? .empty : count == 1 ? .one(bodies[0]) : .several(bodies)
-            fields.blockCount = count
+            fields.changeBodies { $0 = count == 0 ? .empty : count == 1 ? .one(bodies[0]) : .several(bodies) }
+            fields.blockCount = UInt32(count)
         }
         operation.keepsMore()
         if let timeout { operation.timeout = timeout }

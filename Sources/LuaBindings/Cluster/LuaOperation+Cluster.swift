@@ -7,7 +7,7 @@ import OpPlatform
 /// Operations that run on a cluster. In this process, an operation executes from when it leaves to when it returns, and no thread waits for
 /// it.
 extension LuaOperation {
-    var ticket: ClusterTicket? { ifOutOfLine { $0.rare?.ticket } ?? nil }
+    var ticket: ClusterTicket? { rare { $0.ticket } }
 
     /// The executor of the queue, if the queue uses a cluster.
     var clusterExecutor: ClusterExecutor? { queue?.underlyingQueue as? ClusterExecutor }
@@ -41,7 +41,7 @@ extension LuaOperation {
             task.isAtMostOnce = executor.delivery.isAtMostOnce
             task.maximumDeliveries = executor.delivery.maximumDeliveries
             submit(task, ticket, files, finishStep)
-        } catch { fail(error, kind(of: error), ticket) }
+        } catch { fail(error, error.failureKind, ticket) }
     }
 
     private func submit(
@@ -111,14 +111,13 @@ extension LuaOperation {
     }
 
     private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
-        switch body.form {
-        case .parcel(let parcel): return parcel
+        switch body {
+        case .parcel(let parcel), .copy(let parcel): return parcel
         case .hostCall(let call):
             defer { withExtendedLifetime(call) {} }
             return try unsafe state.add(FlatValues(call.arguments), to: call.parcel.pointer)
-        case .handle:
-            throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
-        case .unsendable(let refusal): throw Failure(message: refusal.message)
+        case .handle: throw isElsewhere
+        case .unsendable(let refusal): throw refusal.failure
         }
     }
 
@@ -176,8 +175,7 @@ extension LuaOperation {
         guard count <= max(1, storedResults.count) else { throw WireReader.malformed }
         for index in 0..<count {
             guard let results = try reader.optional({ reader throws(Failure) in try reader.parcel() }) else { continue }
-            results.makeUnowned(referencesTo: self)
-            registerReferences(of: results)
+            keep(results)
             setResults(.parcel(results), ofBodyAt: index)
         }
         let made = try reader.list { reader throws(Failure) in

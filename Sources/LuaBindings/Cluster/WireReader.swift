@@ -228,10 +228,7 @@ extension LuaOperation {
         } else if results.count > 1 {
             setReceivedResults(results)
         }
-        for result in results {
-            result.makeUnowned(referencesTo: self)
-            registerReferences(of: result)
-        }
+        for result in results { keep(result) }
         if outcome == .cancelled { cancelItself() }
         // The machine on which it failed reports the failure, unless the body here reads it.
         if let failure { fail(with: failure, outcome: outcome) }

@@ -47,8 +47,8 @@ extension LuaOperation {
         if function.parcel == nil && arguments.isEmpty {
             self.init(function.origin, .nothing)
         } else if let parcel = function.parcel ?? function.origin.body {
-            let form = arguments.isEmpty ? Body.Form.parcel(parcel) : .hostCall(Body.HostCall(parcel, arguments))
-            self.init(function.origin, Fields(bodies: .one(Body(form: form, isInHandle: false))))
+            let body = arguments.isEmpty ? Body.parcel(parcel) : .hostCall(Body.HostCall(parcel, arguments))
+            self.init(function.origin, Fields(bodies: .one(body)))
             if !arguments.isEmpty { keepsMore() }
             registerReferences(of: parcel)
         } else {

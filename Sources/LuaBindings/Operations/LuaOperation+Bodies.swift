@@ -4,6 +4,43 @@ import Synchronization
 
 /// Where the bodies are, and how they get to the state that runs them.
 extension LuaOperation {
+    /// One body of an operation.
+    enum Body {
+        /// In the handle of the state that made the operation.
+        case handle
+        /// In that handle, and copied from there.
+        case copy(Parcel)
+        /// In that handle. The operation left its state by reference, but the body could not be copied.
+        case unsendable(Refusal)
+        case parcel(Parcel)
+        case hostCall(HostCall)
+
+        /// Why a body could not be copied. A class, so that `Body` is one pointer wide.
+        final class Refusal: Sendable {
+            let failure: Failure
+
+            init(_ failure: Failure) { self.failure = failure }
+        }
+
+        /// A function and the host's values that are its arguments.
+        final class HostCall: Sendable {
+            let parcel: Parcel
+            let arguments: [LuaValue]
+
+            init(_ parcel: Parcel, _ arguments: [LuaValue]) { (self.parcel, self.arguments) = (parcel, arguments) }
+        }
+
+        /// Whether the handle of the state that made the operation has the body.
+        var isInHandle: Bool {
+            switch self {
+            case .handle, .copy, .unsendable: true
+            case .parcel, .hostCall: false
+            }
+        }
+
+        var isOnlyInHandle: Bool { if case .handle = self { true } else { false } }
+    }
+
     /// The number that C uses for the body at `index`.
     func number(ofBodyAt index: Int) -> Int32 { kind == .blocks ? Int32(index + 1) : 0 }
 
@@ -15,44 +52,48 @@ extension LuaOperation {
             arguments: nil, argument_count: 0)
     }
 
-    /// Takes the bodies, which are about to run, and what the operation asks the store before.
+    /// Takes the bodies, which are about to run, and what the operation asks the store before. An operation that may be tried again keeps
+    /// its bodies.
     func takeBodies() -> (SmallArray<Body>, StoredStep?) {
         // If the host added the operation to the main queue or started it here, the bodies run from the handle, provided it was kept.
         let isAtHome = isOfMainState && core.isInMainState && queue.map { core.isMainQueue($0) } ?? true
         let keepsThem = hasAttemptsLeft
         if keepsThem { tellWhenFinished() }
         return withFields { fields in
-            if isAtHome, fields.isPinned(in: .home) {
-                for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
-            }
-            return (takeBodiesOfAttempt(&fields, keeping: keepsThem), fields.rare?.step)
+            if isAtHome, fields.isPinned(at: .home) { fields.useHandle() }
+            // Until here, only the former attempt could have been ended.
+            if fields.rare?.bodies != nil { fields.isEnding = false }
+            let bodies = fields.takeBodies()
+            if keepsThem { fields.rareInUse.bodies = bodies } else { fields.rare?.bodies = nil }
+            return (bodies, fields.rare?.step)
         }
-    }
-
-    /// Whether all bodies run in this thread's state, one after the other.
-    func runsSequentially(_ bodies: [Body]) -> Bool {
-        !isInQueue || core.isInMainState
-            || bodies.contains { if case .handle = $0.form { true } else { false } }
     }
 
     // MARK: execution blocks
 
     /// The number of blocks that were added to the operation.
-    var blockCount: Int { withFields { $0.blockCount } }
+    var blockCount: Int { withFields { Int($0.blockCount) } }
 
     /// Adds the function at stack index 2, with the arguments after it, as another block.
     ///
     /// - Returns: an answer that stores the function in the handle, if it stays there for now.
     func addBlock(_ call: Call) throws -> Answer {
-        let state = call.state
         let runsAtHome = isOfMainState && queue.map { core.isMainQueue($0) } ?? false
-        let mayStay = isHome(state) && (!isInQueue || runsAtHome) && !withFields { $0.isSealed }
-        let body = mayStay ? Body(form: .handle) : try encodeBody(call)
+        let mayStay = isHome(call.state) && (!isInQueue || runsAtHome) && !withFields { $0.isSealed }
+        var body = Body.handle
+        if !mayStay {
+            let parcel = try call.state.encodeBody(count: call.count - 1)
+            keep(parcel)
+            body = .parcel(parcel)
+        }
         let number = withFields { fields -> Int? in
-            if fields.areBodiesTaken || isExecuting || isFinished { return nil }
-            fields.bodies.append(body)
-            fields.blockCount += 1
-            return fields.bodies.count
+            if isExecuting || isFinished { return nil }
+            let number = fields.changeBodies { bodies in
+                bodies.append(body)
+                return bodies.count
+            }
+            if number != nil { fields.blockCount += 1 }
+            return number
         }
         guard let number else { throw OperationError.executionBlockAddedTooLate(operation: name ?? displayName) }
         return mayStay ? .addBody(at: 2, number: Int32(number)) : .nothing
@@ -60,28 +101,11 @@ extension LuaOperation {
 
     // MARK: sending
 
-    /// Makes an operation whose only body is the function at stack index 2, with the arguments after it.
-    convenience init(sending call: Call) throws(Failure) {
-        let parcel = try call.encodeBody()
-        self.init(
-            call.state.origin(of: .function, nil), StateWord(body: parcel, isInHandle: false, hasCompletion: false))
+    /// Makes an operation whose only body is `parcel`, which `state` has sent for it.
+    convenience init(sending parcel: Parcel, from state: LuaState) {
+        self.init(state.origin(of: .function, nil), StateWord(body: parcel, isInHandle: false, hasCompletion: false))
         registerReferences(of: parcel)
-        joinRun(of: call.state)
-    }
-
-    /// Makes an operation whose only body is the function at a stack index.
-    convenience init(sendingFunctionAt index: Int32, of call: Call) throws(CallError) {
-        let parcel = try call.sentFunction(at: index)
-        self.init(call.state.origin(of: .function, nil), StateWord(body: parcel, isInHandle: false, hasCompletion: false))
-        registerReferences(of: parcel)
-        joinRun(of: call.state)
-    }
-
-    private func encodeBody(_ call: Call) throws(Failure) -> Body {
-        let parcel = try call.encodeBody()
-        parcel.makeUnowned(referencesTo: self)
-        registerReferences(of: parcel)
-        return Body(form: .parcel(parcel), isInHandle: false)
+        joinRun(of: state)
     }
 
     /// Prepares the operation for `queue`, or for an immediate start if `queue` is nil. `state` calls this before it adds or starts the
@@ -93,68 +117,42 @@ extension LuaOperation {
     fileprivate func prepare(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32) throws(Failure) -> Bool {
         guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine rejects
         joinRun(of: state)
-        let isHome = isHome(state)
+        let place = place(of: state)
         let destination = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
         let runsAtHome =
-            unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } } ?? (isHome && state.link == nil)
-        let reference = reference(to: state)
-        var (needsPin, bodiesHere, isObserved, step) = withFields {
-            ($0.completion?.state == reference, isHome ? $0.indicesInHandle : .empty, $0.isObserved, $0.rare?.step)
+            unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } }
+            ?? (place == .home && state.link == nil)
+        let (needsPin, bodies, isObserved, step) = withFields { fields in
+            let runsFromHandle = runsAtHome && fields.useHandle()
+            return (
+                fields.completion?.place == place || runsFromHandle && place == .home, fields.bodies, !fields.observations.isEmpty,
+                fields.rare?.step
+            )
         }
         if let step { try plan(step) }
-        if runsAtHome {
-            withFields { fields in
-                for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
-            }
-            needsPin = needsPin || !bodiesHere.isEmpty  // in any other state, `seal` has already pinned it
-        } else if isHome {
-            for index in bodiesHere { try encodeBody(at: index, in: state, handleAt: handle) }
-        } else {
-            for body in withFields({ $0.bodies }) {
-                if case .unsendable(let refusal) = body.form { throw Failure(message: refusal.message) }
-            }
+        // In any other state, `seal` has already pinned and copied what is needed.
+        if !runsAtHome && place == .home {
+            for (index, body) in bodies.enumerated() where body.isInHandle { try copyBody(at: index, in: state, handleAt: handle) }
+        } else if !runsAtHome {
+            for case .unsendable(let refusal) in bodies { throw refusal.failure }
         }
         if needsPin { try pin(in: state, handleAt: handle) }
         if isObserved { keepObservations(in: state) }
-        return isHome && !runsAtHome
+        return place == .home && !runsAtHome
     }
 
     /// Copies a body out of the handle in `state`.
-    private func encodeBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
+    private func copyBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
         let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
         if !parcel.isFlat { state.publishPaths() }
         if parcel.hasReferences { registerReferences(of: parcel) }
-        var form = Body.Form.parcel(consume parcel)
-        // `cancel` may have dropped the bodies on another thread; then this exchange does nothing.
-        withFields { $0.exchangeForm(&form, ofBodyAt: index) }
+        replaceBody(at: index, by: .copy(parcel))
     }
 
-    /// Keeps the handle in `state`, and the functions in it, alive until the operation has finished. If `isSealed`, a garbage collection
-    /// unpins the handle earlier, when nothing outside of `state` can reach the operation any more.
-    func pin(in state: LuaState, isSealed: Bool = false, handleAt handle: Int32 = 0) throws(Failure) {
-        let reference = reference(to: state)
-        let (isNew, isAwaited) = withFields { fields in
-            let isNew = fields.pin(in: reference)
-            // The state must remember that it runs the completion block, which may be newer than the pin.
-            guard !isSealed, let completion = fields.completion, completion.state == reference, !completion.isAwaited else {
-                return (isNew, false)
-            }
-            fields.completion?.isAwaited = true
-            return (isNew, true)
-        }
-        if isNew {
-            do throws(Failure) { try state.pin(self, .operation, handleAt: handle) } catch {
-                withFields { fields in
-                    _ = fields.unpin(in: reference)
-                    if isAwaited, fields.completion?.state == reference { fields.completion?.isAwaited = false }
-                }
-                throw error
-            }
-        }
-        if isAwaited { state.awaitCompletion() }
-        // Comes last: the operation may already have finished, and then the handle must be unpinned.
-        defer { if isNew { tellWhenFinished() } }
-        if isNew && isSealed { try state.watch(self) }
+    /// `cancel` may have dropped the bodies on another thread; then this does nothing.
+    private func replaceBody(at index: Int, by body: Body) {
+        let replaced = withFields { $0.replaceBody(at: index, by: body) }
+        withExtendedLifetime(replaced) {}
     }
 
     /// Undoes `prepare` after the engine has rejected the operation. What was pinned because another state may add the operation stays
@@ -162,11 +160,11 @@ extension LuaOperation {
     func withdraw(in state: LuaState) {
         guard !isInQueue, !isExecuting, !isFinished else { return }
         step?.end()
-        let isWatched = state.isWatching(self), reference = reference(to: state)
+        let isWatched = state.isWatching(self), place = place(of: state)
         let (isPinned, isAwaited, observations) = withFields { fields in
-            let isAwaited = fields.completion.map { $0.isAwaited && $0.state == reference } ?? false
+            let isAwaited = fields.completion.map { $0.isAwaited && $0.place == place } ?? false
             if isAwaited { fields.completion?.isAwaited = false }
-            let isPinned = !isWatched && fields.unpin(in: reference)
+            let isPinned = !isWatched && fields.unpin(at: place)
             return (isPinned, isAwaited, isWatched || fields.isSealed ? [] : fields.observations)
         }
         if isAwaited { state.stopAwaitingCompletion() }
@@ -174,45 +172,39 @@ extension LuaOperation {
         for observation in observations where observation.state === state { observation.stopAwaiting(endOf: self) }
     }
 
+    // MARK: leaving the state by reference
+
     /// Whether the operation must be sealed when it leaves `state` by reference, because its functions are still in `state`.
     func needsSealing(from state: LuaState) -> Bool {
         guard !isFinished else { return false }
-        let reference = reference(to: state)
+        let place = place(of: state)
         return withFields { fields in
             if fields.isSealed { return false }
-            let isHandle = fields.bodies.contains { if case .handle = $0.form { true } else { false } }
-            if isHandle { return reference == .home }
+            if fields.bodies.contains(where: \.isOnlyInHandle) { return place == .home }
             let isObserved = fields.observations.contains { $0.state === state && !$0.isPinned }
-            return isObserved || fields.completion?.state == reference && !fields.isPinned(in: reference)
+            return isObserved || fields.completion?.place == place && !fields.isPinned(at: place)
         }
     }
 
     /// Copies the functions, because another state may add the operation.
     func seal(in state: LuaState) {
-        let reference = reference(to: state)
-        let (bodies, hasCallbacks) = withFields { fields in
+        let place = place(of: state)
+        var (bodies, needsPin) = withFields { fields in
             fields.isSealed = true
-            return (fields.bodies, fields.completion?.state == reference || fields.observations.contains { $0.state === state })
+            return (fields.bodies, fields.completion?.place == place || fields.observations.contains { $0.state === state })
         }
-        var needsPin = hasCallbacks
-        if !isInQueue, reference == .home {
-            for (index, body) in bodies.enumerated() {
-                guard case .handle = body.form else { continue }
-                var form: Body.Form
+        if !isInQueue, place == .home {
+            for (index, body) in bodies.enumerated() where body.isOnlyInHandle {
                 do throws(Failure) {
                     let parcel = try state.keepingInterrupt { () throws(Failure) in
                         try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: 0)
                     }
                     registerReferences(of: parcel)
-                    form = .parcel(parcel)
-                } catch { form = .unsendable(Body.Refusal(message: error.message)) }
-                withFields { $0.exchangeForm(&form, ofBodyAt: index) }
+                    // If the script is in another process, nothing keeps the handle.
+                    replaceBody(at: index, by: state.link == nil ? .copy(parcel) : .parcel(parcel))
+                } catch { replaceBody(at: index, by: .unsendable(Body.Refusal(error))) }
                 // If another state adds the operation to the main queue, it runs here, from the handle.
                 needsPin = needsPin || core.isMain(state)
-            }
-            // The script is in another process, so nobody keeps the handle.
-            if state.link != nil {
-                withFields { fields in for index in fields.bodies.indices { fields.bodies[index].isInHandle = false } }
             }
         }
         // A failure here means that memory has run out. The script's next step reports that.
@@ -222,27 +214,50 @@ extension LuaOperation {
 
     /// Undoes `seal`, because only the handle in `state` still refers to the operation.
     func unseal(in state: LuaState) {
-        let reference = reference(to: state)
-        withFields { fields in
+        let place = place(of: state)
+        let observations = withFields { fields in
             fields.isSealed = false
-            _ = fields.unpin(in: reference)
-            guard reference == .home else { return }
-            for index in fields.bodies.indices where fields.bodies[index].isInHandle { fields.bodies[index].form = .handle }
+            _ = fields.unpin(at: place)
+            if place == .home { fields.useHandle() }
+            return fields.observations
         }
-        for observation in withFields({ $0.observations }) where observation.state === state {
-            observation.stopAwaiting(endOf: self)
-        }
+        for observation in observations where observation.state === state { observation.stopAwaiting(endOf: self) }
         state.unwatch(self)
         state.unpin(self)
     }
 }
 
-extension Call {
-    /// Encodes the function at stack index 2 with the arguments after it.
-    fileprivate func encodeBody() throws(Failure) -> Parcel {
-        let parcel = try state.encode(count: count - 1, CLUA_BODY)
-        if !parcel.isFlat { state.publishPaths() }
-        return parcel
+extension LuaState {
+    /// Makes the operation of `handle`, a deferred one at stack index 2, and adds it to `queue`, an `OperationQueue`. The operation is
+    /// inline.
+    ///
+    /// - Returns: true if the operation was added. False, and nothing was done, if a script has observed something in this state, if the
+    ///   body captures more than plain values, or if it will run in this state. Also false if the queue has rejected the operation; then
+    ///   the handle is no longer deferred.
+    @inline(__always)
+    func addDeferredOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
+        if hasObserved || core.usage.limitsAdding || queue.hasPendingLimit || runsHere(in: queue) { return false }
+        var contents = unsafe clua_parcel()
+        guard unsafe clua_encode_deferred(lua, 2, &contents) else { return false }
+        let isFlat = unsafe contents.is_flat
+        let hasCompletion = unsafe handle.pointee.has_callback != 0
+        let operation = unsafe Unmanaged.passRetained(
+            LuaOperation(
+                origin(of: .function, nil),
+                LuaOperation.StateWord(body: Parcel(contents), isInHandle: true, hasCompletion: hasCompletion), hasCompletion: hasCompletion
+            ))
+        return unsafe operation._withUnsafeGuaranteedRef { made in
+            made.handleSlot = unsafe handle.pointee.slot
+            unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
+            if hasCompletion { awaitCompletion() }
+            // Encoding may run finalizers, and they may ask for the operation, so the handle already has it here.
+            if !isFlat { publishPaths() }
+            do { try queue.tryAddOperation(made) } catch {
+                made.withdraw(in: self)
+                return false
+            }
+            return true
+        }
     }
 }
 

@@ -1,14 +1,28 @@
 import CLua
 @_spi(Subclassing) import OpEngine
 
-/// The completion block that a script has set, and what else a state keeps until the operation has finished.
+/// What Lua states keep until the operation has finished: the completion block that a script has set, observers, and the handle with the
+/// functions in it.
 extension LuaOperation {
+    /// How this operation names `state`.
+    @inline(__always)
+    func place(of state: LuaState) -> Place { isHome(state) ? .home : .other(state) }
+
+    /// Calls `body` with the state; nil if that is the home state of an operation that the host made.
+    @inline(__always)
+    func withState<Result>(at place: Place, _ body: (LuaState) -> Result) -> Result? {
+        if case .other(let state) = place { return body(state) }
+        return withHome(body)
+    }
+
+    // MARK: the completion block
+
     /// Sets or removes the completion block for `state`. The function is in the handle there.
     func setCompletion(in state: LuaState, isPresent: Bool) throws {
         let isSealed = try changeCompletion(to: nil, in: isPresent ? state : nil)
         guard isPresent else { return }
         if !tellWhenFinished() {
-            noteDue()
+            enqueueDue()
             // The operation may have announced its end already.
             state.announceDue()
         }
@@ -27,56 +41,55 @@ extension LuaOperation {
         let isObserved = isObserved
         let replaced = isObserved ? completionBlock : nil
         let released = try storeCompletionBlock(block)
-        let isSealed = replaceCompletion(by: state)
+        let isSealed = replaceCompletion(by: state.map { place(of: $0) })
         if isObserved { completionBlockHasChanged(from: replaced, to: completionBlock) }
         withExtendedLifetime(released) {}
         return isSealed
     }
 
     /// Replaces the script's completion block. The state of the old block no longer waits for it. Returns whether the operation is sealed.
-    private func replaceCompletion(by state: LuaState?) -> Bool {
-        let reference = if let state { reference(to: state) } else { nil as StateReference? }
+    private func replaceCompletion(by place: Place?) -> Bool {
         let (replaced, isSealed) = withFields { fields -> (Completion?, Bool) in
-            if let completion = fields.completion, completion.state == reference { return (nil, fields.isSealed) }
-            return (fields.replaceCompletion(by: reference), fields.isSealed)
+            if let completion = fields.completion, completion.place == place { return (nil, fields.isSealed) }
+            return (exchange(&fields.completion, with: place.map { Completion(place: $0) }), fields.isSealed)
         }
         guard let replaced else { return isSealed }
-        if replaced.isAwaited { withState(replaced.state) { state in state.post { state.stopAwaitingCompletion() } } }
-        // After `tellWhenFinished` the end unpins the handle there. If the end has begun, `noteDue` may have put the operation into that
+        if replaced.isAwaited { withState(at: replaced.place) { state in state.post { state.stopAwaitingCompletion() } } }
+        // After `tellWhenFinished` the end unpins the handle there. If the end has begun, `enqueueDue` may have put the operation into that
         // state's list.
-        if !tellWhenFinished() { removeFromDue(at: replaced.state) }
+        if !tellWhenFinished() { removeDue(at: replaced.place) }
         return isSealed
     }
 
     /// Puts the operation into the list of due operations of the state that has set the completion block. Whoever waits in that state and
     /// has seen that the operation has finished then also waits for the completion block.
-    func noteDue() {
-        guard let reference = completion?.state else { return }
-        withState(reference) { state in
+    func enqueueDue() {
+        guard let place = completion?.place else { return }
+        withState(at: place) { state in
             state.due.append(self)
             // Another state may replace the completion block at this moment. Either that state finds the operation in the list, or this
             // thread sees the new block.
-            if !hasCompletion(at: reference) { removeFromDue(at: reference) }
+            if !hasCompletion(at: place) { removeDue(at: place) }
         }
     }
 
     /// Takes the operation off the list of due operations of a state whose completion block was replaced.
-    func removeFromDue(at reference: StateReference) {
-        withState(reference) { state in
+    func removeDue(at place: Place) {
+        withState(at: place) { state in
             state.due.remove(self)
             // The state may have set another block meanwhile. Then the entry that was removed may have been for that one. A second entry
             // does no harm.
-            guard hasCompletion(at: reference) else { return }
+            guard hasCompletion(at: place) else { return }
             state.due.append(self)
             state.announceDue()
         }
     }
 
     /// Whether the operation's completion block in `state` still has to run.
-    func hasCompletion(in state: LuaState) -> Bool { hasCompletion(at: reference(to: state)) }
+    func hasCompletion(in state: LuaState) -> Bool { hasCompletion(at: place(of: state)) }
 
     @inline(__always)
-    private func hasCompletion(at reference: StateReference) -> Bool { completion?.state == reference }
+    private func hasCompletion(at place: Place) -> Bool { completion?.place == place }
 
     /// What to do with an operation in a state's list of due operations.
     enum Due {
@@ -91,36 +104,81 @@ extension LuaOperation {
     /// Takes the completion block of `state`. On the thread of `state`.
     @inline(__always)
     func takeCompletion(in state: LuaState) -> Due {
-        let (due, isAwaited) = takeCompletion(in: reference(to: state))
+        let (due, isAwaited) = takeCompletion(at: place(of: state))
         if case .completes(isPinned: true) = due { state.unwatch(self) }
         if isAwaited { state.stopAwaitingCompletion() }
         return due
     }
 
-    /// Asks `state` to unpin the handle.
-    private func postEnd(to state: LuaState) {
-        // The closure captures only one reference, so that it needs no allocation.
-        state.post { [self] in unpinHere() }
+    /// What messages call the completion block.
+    var nameOfCompletion: String { "the completion block of \(displayName)" }
+
+    // MARK: pins
+
+    /// Keeps the handle in `state`, and the functions in it, alive until the operation has finished. If `isSealed`, a garbage collection
+    /// unpins the handle earlier, when nothing outside of `state` can reach the operation any more.
+    func pin(in state: LuaState, isSealed: Bool = false, handleAt handle: Int32 = 0) throws(Failure) {
+        let place = place(of: state)
+        let (isNew, isAwaited) = withFields { fields in
+            let isNew = fields.pin(at: place)
+            // The state must remember that it runs the completion block, which may be newer than the pin.
+            guard !isSealed, let completion = fields.completion, completion.place == place, !completion.isAwaited else {
+                return (isNew, false)
+            }
+            fields.completion?.isAwaited = true
+            return (isNew, true)
+        }
+        if isNew {
+            do throws(Failure) { try state.pin(self, .operation, handleAt: handle) } catch {
+                withFields { fields in
+                    _ = fields.unpin(at: place)
+                    if isAwaited, fields.completion?.place == place { fields.completion?.isAwaited = false }
+                }
+                throw error
+            }
+        }
+        if isAwaited { state.awaitCompletion() }
+        // Comes last: the operation may already have finished, and then the handle must be unpinned.
+        defer { if isNew { tellWhenFinished() } }
+        if isNew && isSealed { try state.watch(self) }
+    }
+
+    /// Unpins the handle in `state`, because the operation has finished.
+    func unpin(in state: LuaState) {
+        // At once if possible: a script that starts many operations without waiting then keeps none of them. While there is a completion
+        // block, its function may not be in the handle yet, so that case goes through the inbox. The closure captures only one reference, so
+        // that it needs no allocation.
+        if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { state.post { [self] in unpinHere() } }
     }
 
     /// Unpins the handle in this thread's state, unless a completion block there still has to run.
     private func unpinHere() {
         let isAtHome = withHome { $0.isOpenHere } ?? false
         guard let state = isAtHome ? withHome({ $0 }) : core.existingStateOfCurrentThread, !hasCompletion(in: state) else { return }
-        let reference = reference(to: state)
-        guard withFields({ $0.unpin(in: reference) }) else { return }
+        let place = place(of: state)
+        guard withFields({ $0.unpin(at: place) }) else { return }
         state.unwatch(self)
         state.unpin(self)
     }
 
-    /// What messages call the completion block.
-    var nameOfCompletion: String { "the completion block of \(displayName)" }
+    // MARK: observing
 
-    /// Unpins the handle in `state`, because the operation has finished.
-    func unpin(in state: LuaState) {
-        // At once if possible: a script that starts many operations without waiting then keeps none of them. While there is a completion
-        // block, its function may not be in the handle yet, so that case goes through the inbox.
-        if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { postEnd(to: state) }
+    /// Adds an observation. The state that observes calls this.
+    func addObservation(_ observation: Observation) {
+        let isElsewhere = withFields { fields in
+            fields.rareInUse.observations.append(observation)
+            return fields.isSealed
+        }
+        if isElsewhere || !isHome(observation.state) || isInQueue || isExecuting { observation.awaitEnd(of: self) }
+    }
+
+    func removeObservation(_ observation: Observation) {
+        withFields { fields in fields.rare?.observations.removeAll { $0 === observation } }
+    }
+
+    /// The operation may change outside of `state` from now on, so `state` keeps its observations of it.
+    func keepObservations(in state: LuaState) {
+        for observation in ifOutOfLine({ $0.observations }) ?? [] where observation.state === state { observation.awaitEnd(of: self) }
     }
 }
 

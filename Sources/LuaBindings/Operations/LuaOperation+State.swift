@@ -1,4 +1,4 @@
-import OpEngine
+@_spi(Subclassing) import OpEngine
 import OpPlatform
 import Synchronization
 
@@ -10,25 +10,32 @@ import Synchronization
 /// |---|---|---|
 /// | deferred | In the handle: the function, its arguments, the completion block. There is no `LuaOperation`. | The state's thread. |
 /// | inline | In `stateWord`: one body or a few results, and whether there is a completion block. | Any thread, with `changeInline`. |
-/// | out of line | In a block of memory whose address is `stateWord`. | Any thread, with the block's lock: `withFields`. |
+/// | out of line | In an `OutOfLineState`, whose address is `stateWord`. | Any thread, with its lock: `withFields`. |
 ///
 /// - Deferred becomes inline when the operation is added to a queue (`addDeferredOperation`), and out of line when a script or the host
 ///   asks for anything else.
 /// - Inline becomes out of line when somebody stores something that the word has no room for (`moveOutOfLine`).
 ///
-/// Most operations of a script are made, added, run and finished without ever needing the block of memory or its lock. The functions here
-/// work with both of the forms that an operation has.
+/// Most operations of a script are made, added, run and finished without ever needing the object or its lock. The functions here work with
+/// both of the forms that an operation has.
 extension LuaOperation {
     /// Moves the state out of line if necessary, and calls `body` with the fields while the lock is held.
     @inline(__always)
-    func withFields<Result>(_ body: (inout Fields) -> Result) -> Result { unsafe with(outOfLine, body) }
+    func withFields<Result>(_ body: (inout Fields) -> Result) -> Result {
+        let outOfLine = unsafe stateWord.load(ordering: .acquiring).outOfLine ?? moveOutOfLine()
+        // Safety: the operation owns its state until it is deallocated.
+        return unsafe outOfLine._withUnsafeGuaranteedRef { $0.withLock(body) }
+    }
 
     /// Like `withFields`, but returns nil if the state is inline.
     @inline(__always)
     func ifOutOfLine<Result>(_ body: (inout Fields) -> Result) -> Result? {
-        guard let outOfLine = unsafe stateWord.load(ordering: .acquiring).outOfLine else { return nil }
-        return unsafe with(outOfLine, body)
+        // Safety: as above.
+        unsafe stateWord.load(ordering: .acquiring).outOfLine?._withUnsafeGuaranteedRef { $0.withLock(body) }
     }
+
+    /// Reads a rare property; nil if the operation has none.
+    func rare<Value>(_ read: (Rare) -> Value?) -> Value? { ifOutOfLine { $0.rare.flatMap(read) } ?? nil }
 
     /// Whether nothing has been stored that the word has no room for.
     var isInline: Bool { stateWord.load(ordering: .acquiring).isInline }
@@ -46,7 +53,7 @@ extension LuaOperation {
 
     /// Releases the bodies, because they will never run.
     func dropBodies() {
-        let body = takeInlineBody(), bodies = ifOutOfLine { exchange(&$0.bodies, with: .empty) }
+        let body = takeInlineBody(), bodies = ifOutOfLine { $0.changeBodies { exchange(&$0, with: .empty) } }
         withExtendedLifetime((body, bodies)) {}
         dropFunctions()
     }
@@ -73,26 +80,25 @@ extension LuaOperation {
     @inline(__always)
     var completion: Completion? {
         let word = stateWord.load(ordering: .acquiring)
-        guard word.isInline else { return withFields { $0.completion } }
-        return word.hasCompletion ? Completion(state: .home, isAwaited: true, isPosted: word.isPosted) : nil
+        return word.isInline ? word.completion : withFields { $0.completion }
     }
 
     /// Takes the completion block of a state if the operation has finished, and tells whether the state counted it as awaited.
     @inline(__always)
-    func takeCompletion(in state: StateReference) -> (Due, isAwaited: Bool) {
+    func takeCompletion(at place: Place) -> (Due, isAwaited: Bool) {
         let taken = changeInline { word -> (Due, isAwaited: Bool) in
             guard word.hasCompletion else { return (.nothing, false) }
             guard word.isPosted else { return (.waits, false) }
             word.dropCompletion()
             return (.completes(isPinned: true), true)  // the handle is pinned for the completion block
         }
-        return taken ?? withFields { $0.takeCompletion(in: state) }
+        return taken ?? withFields { $0.takeCompletion(at: place) }
     }
 
-    /// Records the end. Returns the state of the completion block, if it has not been told yet, and the other states that keep a handle.
+    /// Records the end. Returns where the completion block is, if it has not been told yet, and where else a handle is kept.
     @inline(__always)
-    func takeEnd() -> (completing: StateReference?, others: [StateReference]) {
-        let taken = changeInline { word -> (completing: StateReference?, others: [StateReference]) in
+    func takeEnd() -> (completing: Place?, others: [Place]) {
+        let taken = changeInline { word -> (completing: Place?, others: [Place]) in
             guard word.hasCompletion, !word.isPosted else { return (nil, []) }
             word.post()
             return (.home, [])
@@ -119,40 +125,249 @@ extension LuaOperation {
         return nil
     }
 
-    @inline(__always)
-    private func with<Result>(_ outOfLine: UnsafeMutablePointer<OutOfLineState>, _ body: (inout Fields) -> Result) -> Result {
-        unsafe outOfLine.pointee.lock.lock()
-        defer { unsafe outOfLine.pointee.lock.unlock() }
-        return unsafe body(&OutOfLineState.fields(of: outOfLine).pointee)
-    }
-
-    @inline(__always)
-    private var outOfLine: UnsafeMutablePointer<OutOfLineState> {
-        unsafe stateWord.load(ordering: .acquiring).outOfLine ?? moveOutOfLine()
-    }
-
     /// Moves the state out of line, unless another thread has done so.
     @inline(never)
-    private func moveOutOfLine() -> UnsafeMutablePointer<OutOfLineState> {
-        // The lock is held until the block has taken over what the word owned. After the exchange nobody else can read the body of the old
-        // word.
-        let made = unsafe OutOfLineState.make(Fields(bodies: .empty))
-        unsafe made.pointee.lock.lock()
-        var old = stateWord.load(ordering: .acquiring)
-        while true {
-            if let outOfLine = unsafe old.outOfLine {
-                unsafe made.pointee.lock.unlock()
-                unsafe OutOfLineState.destroy(made)
-                return unsafe outOfLine
+    private func moveOutOfLine() -> Unmanaged<OutOfLineState> {
+        let made = OutOfLineState(Fields(bodies: .empty))
+        // The lock is held until the object has taken over what the word owned. After the exchange, no other thread reads the body of the
+        // old word.
+        return unsafe made.withLock { fields in
+            var old = stateWord.load(ordering: .acquiring)
+            while true {
+                if let outOfLine = unsafe old.outOfLine { return unsafe outOfLine }
+                let (exchanged, current) = stateWord.compareExchange(
+                    expected: old, desired: unsafe StateWord(.passUnretained(made)), ordering: .acquiringAndReleasing)
+                if exchanged { break }
+                old = current
             }
-            let (exchanged, current) = stateWord.compareExchange(
-                expected: old, desired: unsafe StateWord(made), ordering: .acquiringAndReleasing)
-            if exchanged { break }
-            old = current
+            fields =
+                old == .nothing ? Fields(bodies: origin.bodies) : Fields(of: old, body: unsafe old.body.map { unsafe Parcel(taking: $0) })
+            return unsafe .passRetained(made)
         }
-        unsafe OutOfLineState.fields(of: made).pointee =
-            old == .nothing ? Fields(bodies: origin.bodies) : Fields(of: old, body: unsafe old.body.map { unsafe Parcel(taking: $0) })
-        unsafe made.pointee.lock.unlock()
-        return unsafe made
+    }
+}
+
+extension LuaOperation {
+    /// The state of an operation out of line, and its lock: 72 bytes.
+    final class OutOfLineState {
+        private let lock = Lock()
+        /// The lock guards them.
+        @safe @exclusivity(unchecked) private var fields: Fields
+
+        init(_ fields: consuming Fields) { self.fields = fields }
+
+        @inline(__always)
+        func withLock<Result>(_ body: (inout Fields) -> Result) -> Result {
+            lock.lock()
+            defer { lock.unlock() }
+            return body(&fields)
+        }
+    }
+
+    /// What the lock of `OutOfLineState` guards. The order leaves no gaps.
+    struct Fields {
+        private var contents: Contents
+        /// Whether the operation has left its state by reference before it was in a queue, so that another state may add it.
+        var isSealed = false
+        var isReadyByItself = true
+        /// Whether the body of an asynchronous operation has returned.
+        var hasReturned = false
+        /// Whether the end of an asynchronous operation is claimed.
+        var isEnding = false
+        var completion: Completion?
+        /// Whether the runtime knows that the operation's parcels keep operations.
+        var isKeeper = false
+        /// Whether the home state keeps the handle.
+        private var isPinnedAtHome = false
+        /// The number of blocks that were added to the operation.
+        var blockCount: UInt32
+        private(set) var rare: Rare?
+
+        /// Like `rare`, which is made if there is none.
+        var rareInUse: Rare {
+            mutating get {
+                if rare == nil { rare = Rare() }
+                return rare!
+            }
+        }
+
+        /// The bodies until they are taken, and the results from then on.
+        enum Contents {
+            /// Empty if they will never run.
+            case bodies(SmallArray<Body>)
+            /// The bodies are gone. Blocks have one element each; other kinds have one as soon as there is a result.
+            case results(SmallArray<ReturnedValues?>)
+        }
+
+        @inline(__always)
+        init(bodies: consuming SmallArray<Body>) {
+            blockCount = UInt32(bodies.count)
+            contents = .bodies(bodies)
+        }
+
+        /// Makes the fields from an inline word. `body` is the body that the word owned.
+        init(of word: StateWord, body: Parcel?) {
+            self.init(bodies: body.map { .one(word.isInHandle ? .copy($0) : .parcel($0)) } ?? .empty)
+            if body == nil { contents = .results(word.results.map { .one($0) } ?? .empty) }
+            completion = word.completion
+            isPinnedAtHome = word.hasCompletion
+        }
+
+        // MARK: bodies and results
+
+        /// The bodies; empty when they are gone.
+        var bodies: SmallArray<Body> { if case .bodies(let bodies) = contents { bodies } else { .empty } }
+
+        var areBodiesTaken: Bool { if case .results = contents { true } else { false } }
+
+        /// Changes the bodies, unless they are gone. They are moved out meanwhile, so that a change copies no array.
+        @discardableResult
+        mutating func changeBodies<Result>(_ change: (inout SmallArray<Body>) -> Result) -> Result? {
+            guard !areBodiesTaken, case .bodies(var bodies) = exchange(&contents, with: .bodies(.empty)) else { return nil }
+            defer { contents = .bodies(bodies) }
+            return change(&bodies)
+        }
+
+        /// Replaces a body, unless the bodies are gone. Returns the one so far, for release outside of the lock.
+        mutating func replaceBody(at index: Int, by body: Body) -> Body? {
+            changeBodies { bodies in index < bodies.count ? exchange(&bodies[index], with: body) : nil } ?? nil
+        }
+
+        /// Has the bodies run from the handle that are there, too. Returns whether there are any.
+        @discardableResult
+        mutating func useHandle() -> Bool {
+            var isUsed = false
+            changeBodies { bodies in
+                for index in bodies.indices where bodies[index].isInHandle { (bodies[index], isUsed) = (.handle, true) }
+            }
+            return isUsed
+        }
+
+        /// Takes the bodies, which are about to run. Results take their place.
+        mutating func takeBodies() -> SmallArray<Body> {
+            guard case .bodies(let bodies) = contents else { return .empty }
+            contents = .results(bodies.count > 1 ? SmallArray(repeating: nil, count: bodies.count) : .empty)
+            return bodies
+        }
+
+        /// Puts back the bodies that were kept for another attempt, in place of results.
+        mutating func restoreBodies() { if let kept = rare?.bodies { contents = .bodies(kept) } }
+
+        var results: SmallArray<ReturnedValues?> { if case .results(let results) = contents { results } else { .empty } }
+
+        mutating func setResults(_ returned: ReturnedValues, ofBodyAt index: Int) {
+            guard case .results(.several(var results)) = exchange(&contents, with: .results(.empty)) else {
+                return contents = .results(.one(returned))
+            }
+            results[index] = returned
+            contents = .results(.several(results))
+        }
+
+        mutating func setAllResults(_ results: SmallArray<ReturnedValues?>) { contents = .results(results) }
+
+        /// Removes the functions of conditions and retries, and the bodies that were kept, and returns them for release outside of the lock.
+        mutating func dropFunctions() -> (SmallArray<Body>?, [Parcel], Parcel?) {
+            guard let rare else { return (nil, [], nil) }
+            return (rare.bodies.take(), exchange(&rare.conditions, with: []), rare.retriesWhen.take())
+        }
+
+        /// Removes all parcels, and returns them for release outside of the lock.
+        mutating func dropParcels() -> (Contents, [String: Parcel], (SmallArray<Body>?, [Parcel], Parcel?)) {
+            let none = areBodiesTaken ? Contents.results(.empty) : .bodies(.empty)
+            return (exchange(&contents, with: none), rare.map { exchange(&$0.storage, with: [:]) } ?? [:], dropFunctions())
+        }
+
+        // MARK: what states keep
+
+        /// See `LuaOperation.takeEnd`.
+        mutating func takeEnd() -> (completing: Place?, others: [Place]) {
+            var others = rare?.pins.filter { $0 != completion?.place } ?? []
+            if isPinnedAtHome && completion?.place != .home { others.append(.home) }
+            guard completion?.isPosted == false else { return (nil, others) }
+            completion?.isPosted = true
+            return (completion?.place, others)
+        }
+
+        /// See `LuaOperation.takeCompletion`.
+        mutating func takeCompletion(at place: Place) -> (Due, isAwaited: Bool) {
+            guard let completion, completion.place == place else { return (.nothing, false) }
+            guard completion.isPosted else { return (.waits, false) }
+            self.completion = nil
+            return (.completes(isPinned: unpin(at: place)), completion.isAwaited)
+        }
+
+        func isPinned(at place: Place) -> Bool { place == .home ? isPinnedAtHome : rare?.pins.contains(place) ?? false }
+
+        /// Returns whether it was not pinned before.
+        mutating func pin(at place: Place) -> Bool {
+            if isPinned(at: place) { return false }
+            if place == .home { isPinnedAtHome = true } else { rareInUse.pins.append(place) }
+            return true
+        }
+
+        /// Returns whether it was pinned before.
+        mutating func unpin(at place: Place) -> Bool {
+            guard isPinned(at: place) else { return false }
+            if place == .home { isPinnedAtHome = false } else { rare?.pins.removeAll { $0 == place } }
+            return true
+        }
+
+        var observations: [Observation] { rare?.observations ?? [] }
+    }
+
+    /// A Lua state that keeps something for an operation. Every operation keeps its home state anyway, so naming that one needs no reference.
+    enum Place: Equatable {
+        case home
+        case other(LuaState)
+
+        static func == (left: Place, right: Place) -> Bool {
+            switch (left, right) {
+            case (.home, .home): true
+            case (.other(let left), .other(let right)): left === right
+            default: false
+            }
+        }
+    }
+
+    /// A completion block that a script has set.
+    struct Completion {
+        /// The state that runs it.
+        let place: Place
+        /// Whether that state awaits this completion block, because the operation has been added or started.
+        var isAwaited = false
+        /// Whether the operation has finished and that state has been told.
+        var isPosted = false
+    }
+
+    /// The properties that most operations do not use.
+    final class Rare {
+        var storage: [String: Parcel] = [:]
+        var observations: [Observation] = []
+        var stopReason: StopReason?
+        /// Whether the stop is repeated until the body has ended.
+        var isBeingStopped = false
+        var memoryLimit: Int?
+        var timeLimit: TimeLimit?
+        var budget: RunBudget?
+        /// The running processes that the operation has started.
+        var processes: [ChildProcess] = []
+        /// The queue of a group's members.
+        var memberQueue: MemberQueue?
+        /// The functions of conditions, in the order in which they were added.
+        var conditions: [Parcel] = []
+        /// The function that says whether an error is worth another attempt.
+        var retriesWhen: Parcel?
+        /// Whether this is an attempt of a cluster's operation after which there may be another one.
+        var isTriedAgainElsewhere = false
+        /// The bodies of an operation that may be tried again, while it runs and until the next attempt.
+        var bodies: SmallArray<Body>?
+        /// What the operation asks the store.
+        var step: StoredStep?
+        /// What the operation is on a cluster, while it executes there.
+        var ticket: ClusterTicket?
+        /// The failure of the last attempt, which counts when the operation finishes with it.
+        var failure: OperationFailure?
+        /// The states that keep the handle, besides the home state.
+        var pins: [Place] = []
     }
 }

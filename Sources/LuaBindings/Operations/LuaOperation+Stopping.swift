@@ -1,27 +1,28 @@
-import OpEngine
+import CLua
+@_spi(Subclassing) import OpEngine
 import OpPlatform
 
 /// Stopping a body, whether it checks for that or not.
 extension LuaOperation {
     /// How many bytes of live memory the body may add to what its state held when the body began; nil for no limit.
     var memoryLimit: Int? {
-        get { ifOutOfLine { $0.rare?.memoryLimit } ?? nil }
+        get { rare { $0.memoryLimit } }
         set { withFields { $0.rareInUse.memoryLimit = newValue } }
     }
 
     var timeLimit: TimeLimit? {
-        get { ifOutOfLine { $0.rare?.timeLimit } ?? nil }
+        get { rare { $0.timeLimit } }
         set { withFields { $0.rareInUse.timeLimit = newValue } }
     }
 
     /// Why the operation was asked to stop; nil if it was not.
-    var stopReason: StopReason? { ifOutOfLine { $0.rare?.stopReason } ?? nil }
+    var stopReason: StopReason? { rare { $0.stopReason } }
 
     /// Ends the programs that a cancelled operation has started. Those of a finished operation keep running.
     ///
     /// - Parameter isAttempt: whether the attempt that has started them was stopped.
     func endProcesses(ofAttempt isAttempt: Bool = false) {
-        if isCancelled || isAttempt { for process in ifOutOfLine({ $0.rare?.processes ?? [] }) ?? [] { process.end() } }
+        if isCancelled || isAttempt { for process in rare({ $0.processes }) ?? [] { process.end() } }
     }
 
     /// Records that the operation has started `process`.
@@ -44,27 +45,27 @@ extension LuaOperation {
 
     func stop(_ reason: StopReason) {
         if let memberQueue { return stopGroup(memberQueue, reason) }
-        announceStop(reason)
+        recordStop(reason)
         cancel()
-        goOnStopping(reason, in: core.states.withLock { requestStop(reason, in: $0) })
+        enforceStop(reason, in: core.states.withLock { requestStop(reason, in: $0) })
     }
 
     /// Records why the operation, which has no members, is about to be stopped. This comes before it is cancelled: a wait that ends because the
     /// operation is cancelled stops the body then, instead of telling it that it was cancelled.
-    func announceStop(_ reason: StopReason) {
+    func recordStop(_ reason: StopReason) {
         withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
     }
 
     /// Asks those of `states` in which the operation runs to stop it, and returns these. The caller holds the lock of the runtime's states.
-    func requestStop(_ reason: StopReason, in states: [LuaState]) -> [LuaState] {
+    private func requestStop(_ reason: StopReason, in states: [LuaState]) -> [LuaState] {
         let running = states.filter { $0.runs(self) }
         for state in running { state.requestStop(of: self, reason) }
         return running
     }
 
-    /// Sees to it that the operation ends, which was asked to stop in `states`.
-    func goOnStopping(_ reason: StopReason, in states: [LuaState]) {
-        if withFields({ $0.hasReturned }) { endStopped(reason) }
+    /// Makes sure that the operation ends, which was asked to stop in `states`.
+    private func enforceStop(_ reason: StopReason, in states: [LuaState]) {
+        if withFields({ $0.hasReturned }) { finishStopped(reason) }
         if let ticket {
             ticket.interrupt()
             // A worker that cannot be reached must not keep a runtime from closing.
@@ -78,7 +79,7 @@ extension LuaOperation {
         }
     }
 
-    /// Seconds that a body has to notice a stop request before it is reported.
+    /// Seconds that a body has to react to a stop request before it is reported.
     private static let gracePeriod = 1.0
 
     /// Seconds between two signals to a body that has not ended.
@@ -103,18 +104,16 @@ extension LuaOperation {
         core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
     }
 
-    /// Called by a state when it begins to run a body. From here on the state could stop the body.
+    /// Called by a state before it runs a body. From here on the state could stop the body.
     ///
     /// - Returns: the memory limit, 0 for none.
     /// - Throws: an error if the operation was asked to stop before.
-    func begin() throws(Failure) -> Int {
+    func willRunBody() throws(Failure) -> Int {
         if unsafe origin.group?._withUnsafeGuaranteedRef(\.isCancelled) ?? false {
             cancel()
             throw Failure(stop: .interrupted)
         }
-        guard let limits = ifOutOfLine({ $0.rare.map { ($0.stopReason, $0.timeLimit, $0.memoryLimit) } }) ?? nil else {
-            return core.operationMemoryLimit
-        }
+        guard let limits = rare({ ($0.stopReason, $0.timeLimit, $0.memoryLimit) }) else { return core.operationMemoryLimit }
         if let reason = limits.0 {
             // Whoever interrupts it cancels it as well, but perhaps not yet. It must not finish before that.
             if reason == .interrupted { cancelItself() }
@@ -124,4 +123,167 @@ extension LuaOperation {
         let most = core.usage.limits.operationMemory ?? .max
         return limits.2.map { min($0, most) } ?? core.operationMemoryLimit
     }
+
+    // MARK: groups
+
+    /// Makes a group in `state`. The engine does the work with the queue inside.
+    static func makeGroup(in state: LuaState, scriptClass: ScriptClass? = nil) -> LuaOperation {
+        let group = LuaOperation(in: state, kind: .group, bodyCount: 0, scriptClass: scriptClass)
+        let members = MemberQueue(engine: group.core.engine)
+        group.withFields { $0.rareInUse.memberQueue = members }
+        members.belongs(to: group)
+        return group
+    }
+
+    /// What each member has returned first; empty for those that have returned nothing. Nil until the group has finished.
+    var resultsOfMembers: [Parcel]? {
+        guard isFinished, let memberQueue else { return nil }
+        return memberQueue.members.map { ($0 as? LuaOperation)?.results?.first ?? .empty }
+    }
+
+    /// Cancels the group, stops the members that run, and records why. Groups may be nested deeply, so this is not recursive.
+    private func stopGroup(_ members: MemberQueue, _ reason: StopReason) {
+        if isExecuting { record(OperationFailure(Failure(stop: reason), of: self)) }
+        // No group may finish before it is cancelled, and its members may do so from here on.
+        cancelItself()
+        // Cancelling reaches all of them at once.
+        forEachMember(of: members) { if $0.memberQueue == nil { $0.recordStop(.interrupted) } else { $0.cancelItself() } }
+        cancel()
+        forEachMember(of: members) { if $0.memberQueue == nil { $0.stop(.interrupted) } }
+    }
+
+    /// Calls `body` with the members that are the scripts', each group before its members.
+    private func forEachMember(of members: MemberQueue, _ body: (LuaOperation) -> Void) {
+        var pending = [members]
+        while let queue = pending.popLast() {
+            for case let member as LuaOperation in queue.operations {
+                body(member)
+                if let inner = member.memberQueue { pending.append(inner) }
+            }
+        }
+    }
+
+    // MARK: attempts
+
+    /// Has the operation tried again by `policy`, as long as the function `when`, which was sent for it, says so.
+    func setRetryPolicy(_ policy: RetryPolicy?, when: Parcel?) {
+        keep(when)
+        let replaced = withFields { exchange(&$0.rareInUse.retriesWhen, with: when) }
+        withExtendedLifetime(replaced) {}
+        retryPolicy = policy
+    }
+
+    /// Asks `when`, and prepares another attempt. The engine has found that `retryPolicy` allows one.
+    func prepareAttempt(after error: any Error) -> Bool {
+        if core.isClosing || budget?.stopReason != nil { return false }
+        resetStop()
+        let failure = error as? OperationFailure ?? OperationFailure(Failure(thrown: error), of: self)
+        // A policy that was set while the body ran comes too late: the body is gone.
+        guard isUnchanged || ifOutOfLine({ $0.rare?.bodies != nil || !$0.areBodiesTaken }) ?? false else { return false }
+        if let when = rare({ $0.retriesWhen }) {
+            do throws(Failure) { if !(try call(when, about: failure).first?.isTruthy ?? false) { return false } } catch {
+                if error.stop == nil { core.reportCallbackError("error in the function 'when' of \(displayName): \(error.report)") }
+                return false
+            }
+        }
+        // A script must not get more work out of its operations than it may start.
+        do { try core.usage.takeOperations(1) } catch { return false }
+        resetStop()
+        withFields { fields in
+            fields.restoreBodies()
+            fields.hasReturned = false
+            fields.rare?.failure = nil
+        }
+        return true
+    }
+
+    /// Forgets that the operation was asked to stop, and lets its time begin again. What was asked of a former attempt is not meant for what
+    /// runs next.
+    private func resetStop() {
+        let limit = core.states.withLock { _ in
+            rare { rare -> TimeLimit? in
+                rare.stopReason = nil
+                return exchange(&rare.timeLimit, with: rare.timeLimit.map { TimeLimit(seconds: $0.seconds) })
+            }
+        }
+        limit?.end(for: self)
+    }
+
+    /// An attempt has used up its time. It fails, and the operation is tried again if that is possible; otherwise the operation is stopped.
+    func timeHasRunOut(_ limit: TimeLimit) {
+        guard hasAttemptsLeft || rare({ $0.isTriedAgainElsewhere }) ?? false && !isCancelled else {
+            if timeLimit === limit { stop(.timeout) }
+            return
+        }
+        let (isInTime, states) = core.states.withLock { states -> (Bool, [LuaState]) in
+            let isInTime = withFields { fields in
+                guard fields.rare?.timeLimit === limit else { return false }
+                if !fields.hasReturned, fields.rare?.stopReason == nil { fields.rareInUse.stopReason = .timeout }
+                return true
+            }
+            return (isInTime, isInTime ? requestStop(.timeout, in: states) : [])
+        }
+        guard isInTime else { return }
+        endProcesses(ofAttempt: true)
+        enforceStop(.timeout, in: states)
+    }
+
+    /// Ends an operation that was stopped while it waited for `finish`.
+    func finishStopped(_ reason: StopReason) {
+        guard isAsynchronous else { return }
+        let failure = OperationFailure(Failure(stop: reason), of: self)
+        // The function `when` needs a Lua state.
+        let needsWorker =
+            rare { $0.retriesWhen } != nil && hasAttemptsLeft && core.existingStateOfCurrentThread == nil && Worker.current == nil
+        let ending = needsWorker ? BlockOperation { [self] in finish(with: failure) } : nil
+        if let ending, (try? OperationQueue(engine: core.engine).tryAddOperation(ending)) != nil { return }
+        finish(with: failure)
+    }
+
+    // MARK: conditions
+
+    /// Adds a function, which was sent for the operation, as a condition. It runs in the state of the thread that asks.
+    ///
+    /// - Parameter label: what messages call the condition.
+    func addCondition(_ function: Parcel, named label: String) {
+        keep(function)
+        let index = withFields { fields in
+            fields.rareInUse.conditions.append(function)
+            return fields.rareInUse.conditions.count - 1
+        }
+        addCondition(
+            OperationPrecondition(name: label) { operation in
+                unsafe operation.unmanagedOfScript.map { unsafe $0.with { $0.evaluateCondition(at: index) } } ?? .holds
+            })
+    }
+
+    private func evaluateCondition(at index: Int) -> OperationPrecondition.Answer {
+        let function = rare { index < $0.conditions.count ? exchange(&$0.conditions[index], with: .empty) : nil }
+        // The operation was cancelled meanwhile, or the runtime was closed.
+        guard let function else { return .holds }
+        // The time of the operation begins when it starts.
+        defer { if !isCancelled { resetStop() } }
+        do throws(Failure) {
+            let values = try call(function)
+            if values.first?.isTruthy ?? false { return .holds }
+            return .failed(reason: values.count > 1 ? values[1].text ?? values[1].description : "it returned false")
+        } catch {
+            let failure = OperationFailure(error, of: self)
+            record(failure)
+            return .error(failure)
+        }
+    }
+
+    /// Calls a function that was sent for this operation: with the operation, or with `failure` if that is given.
+    private func call(_ function: Parcel, about failure: OperationFailure? = nil) throws(Failure) -> [LuaValue] {
+        guard let state = core.stateOfCurrentThread() else {
+            throw Failure(message: "\(displayName) can ask its functions only in a queue of its runtime's engine")
+        }
+        return try state.call(function, for: self, about: failure)
+    }
+}
+
+extension LuaValue {
+    /// Whether a condition in Lua holds for the value.
+    fileprivate var isTruthy: Bool { self != .nil && self != .boolean(false) }
 }

@@ -40,48 +40,16 @@ import Synchronization
         case group
     }
 
-    /// One body of an operation.
-    struct Body {
-        /// Where the body is now.
-        enum Form {
-            /// In the handle of the state that made the operation.
-            case handle
-            case parcel(Parcel)
-            case hostCall(HostCall)
-            /// The operation left its state by reference, but the body could not be copied.
-            case unsendable(Refusal)
-        }
-
-        /// A function and the host's values that are its arguments.
-        final class HostCall: Sendable {
-            let parcel: Parcel
-            let arguments: [LuaValue]
-
-            init(_ parcel: Parcel, _ arguments: [LuaValue]) { (self.parcel, self.arguments) = (parcel, arguments) }
-        }
-
-        /// Why a body could not be copied. A class, so that `Form` is one pointer wide.
-        final class Refusal: Sendable {
-            let message: String
-
-            init(message: String) { self.message = message }
-        }
-
-        var form: Form
-        /// Whether the handle also holds the body. False if another state added it.
-        var isInHandle = true
-    }
-
     /// Makes an operation in `state`. `bodyCount` is the number of functions in its handle there.
     convenience init(in state: borrowing LuaState, kind: Kind, bodyCount: Int, scriptClass: borrowing ScriptClass? = nil) {
         self.init(
-            state.origin(of: kind, scriptClass), Fields(bodies: SmallArray(repeating: Body(form: .handle), count: bodyCount)))
+            state.origin(of: kind, scriptClass), Fields(bodies: SmallArray(repeating: .handle, count: bodyCount)))
         if state.isRecorded, let place = state.currentPlace { recordPlace(place, isFinal: true) }
     }
 
     convenience init(_ origin: consuming Origin, _ fields: consuming Fields) {
         let hasCompletion = fields.completion != nil
-        self.init(origin, unsafe StateWord(OutOfLineState.make(fields)), hasCompletion: hasCompletion)
+        self.init(origin, unsafe StateWord(.passRetained(OutOfLineState(fields))), hasCompletion: hasCompletion)
     }
 
     /// - Parameter hasCompletion: whether `word` says that there is a completion block.
@@ -99,8 +67,8 @@ import Synchronization
     deinit {
         if origin.kind == .group { memberQueue?.groupIsGone() }
         let word = stateWord.load(ordering: .acquiring)
-        if let outOfLine = unsafe word.outOfLine { unsafe OutOfLineState.destroy(outOfLine) }
-        if let body = unsafe word.body { unsafe body.release() }
+        unsafe word.outOfLine?.release()
+        unsafe word.body?.release()
     }
 
     var core: RuntimeCore { origin.core }
@@ -132,10 +100,10 @@ import Synchronization
 
     /// Starts the operation. See `Operation.start`.
     public override func start() {
-        if let memberQueue { return startGroup(memberQueue) }
-        if let clusterExecutor { return start(by: clusterExecutor) }
+        if let clusterExecutor, memberQueue == nil { return start(by: clusterExecutor) }
         guard isAsynchronous else { return super.start() }
-        if let error = startOrRefuse(endsWithMain: false) { fatalError("\(error)") }
+        if memberQueue != nil, !isCancelled { timeLimit?.begin(for: self) }
+        if let error = startOrRefuse(endsWithMain: false, members: memberQueue) { fatalError("\(error)") }
     }
 
     /// The body, a finishing call of a script or the cluster finishes the operation.
@@ -146,101 +114,84 @@ import Synchronization
         if kind == .group { return }
         // Safety: the origin keeps its body alive.
         if isUnchanged, let body = unsafe origin.bodyPointer {
-            unsafe runInStateOfThread(body, [], at: 0)
+            unsafe runFunction(body)
         } else if let body = takeInlineBody() {
-            unsafe runInStateOfThread(body.pointer, [], at: 0)
+            unsafe runFunction(body.pointer)
             withExtendedLifetime(body) {}
         } else if let ticket {
             return leave(with: ticket)
-        } else {
-            runOwnBodies()
+        } else if isInQueue || !core.enterMainState(runBodies) {
+            // If the host has started the operation, its functions may be in the main state.
+            runBodies()
         }
         if isAsynchronous { bodyHasReturned() }
     }
 
-    private func runOwnBodies() {
-        // If the host has started the operation, its functions may be in the main state.
-        if isInQueue || !core.enterMainState(runBodies) { runBodies() }
-    }
-
     private func runBodies() {
         let (bodies, step) = takeBodies()
-        switch bodies {
-        case .empty: break
-        case .one(let body): if let step { runStep(step, body) } else { runBody(body, at: 0) }
-        case .several(let bodies) where runsSequentially(bodies):
-            for (index, body) in bodies.enumerated() { runBody(body, at: index) }
-        case .several(let bodies):
-            runConcurrently(
-                bodies.enumerated().map { index, body in
-                    { [self] in runBody(body, at: index) }
-                })
+        if let step, case .one(let body) = bodies { return runStep(step, body) }
+        // All bodies run in this thread's state, one after the other, if one of them is there.
+        if bodies.count > 1, isInQueue, !core.isInMainState, !bodies.contains(where: \.isOnlyInHandle) {
+            return runConcurrently(bodies.enumerated().map { index, body in { [self] in runBody(body, at: index) } })
         }
+        for (index, body) in bodies.enumerated() { runBody(body, at: index) }
     }
 
     /// Runs one of the bodies, wherever it is.
     func runBody(_ body: Body, at index: Int) {
-        switch body.form {
-        case .handle: unsafe runInStateOfThread(nil, [], at: index)
-        case .parcel(let parcel):
-            unsafe runInStateOfThread(parcel.pointer, [], at: index)
+        switch body {
+        case .handle: unsafe runFunction(nil, at: index)
+        case .parcel(let parcel), .copy(let parcel):
+            unsafe runFunction(parcel.pointer, at: index)
             withExtendedLifetime(parcel) {}
         case .hostCall(let call):
-            unsafe runInStateOfThread(call.parcel.pointer, call.arguments, at: index)
+            unsafe runFunction(call.parcel.pointer, call.arguments, at: index)
             withExtendedLifetime(call) {}
-        case .unsendable(let refusal): fail(Failure(message: refusal.message))
+        case .unsendable(let refusal): finish(with: OperationFailure(Failure(message: refusal.failure.message), of: self))
         }
     }
 
-    /// Runs a function in the Lua state of this thread, or in the main state if this thread may enter it.
+    /// Runs a function in the Lua state of this thread, or in the main state if this thread may enter it. Stores its results or its failure.
     ///
     /// - Parameter parcel: nil if the body is in the handle.
-    private func runInStateOfThread(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int) {
-        // The usual case. Safety: the thread's state lives until this thread closes it, which it does not do while it runs a body.
-        if let state = unsafe LuaState.unmanagedOfThread, unsafe state._withUnsafeGuaranteedRef({ $0.core === origin.core }) {
+    private func runFunction(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue] = [], at index: Int = 0) {
+        // Safety: the thread's state lives until this thread closes it, which it does not do while it runs a body.
+        var state = unsafe LuaState.unmanagedOfThread
+        if unsafe state.map({ unsafe $0._withUnsafeGuaranteedRef { $0.core !== origin.core } }) ?? true {
+            unsafe state = core.stateOfCurrentThread().map { unsafe .passUnretained($0) }
+        }
+        if let state = unsafe state {
             return unsafe state._withUnsafeGuaranteedRef { unsafe runFunction(parcel, arguments, at: index, in: $0) }
         }
-        if let state = core.stateOfCurrentThread() { return unsafe runFunction(parcel, arguments, at: index, in: state) }
-        if !isInQueue, core.enterMainState({ unsafe runInStateOfThread(parcel, arguments, at: index) }) { return }
-        fail(
-            Failure(
-                message:
-                    "\(displayName) can run only in a queue of its runtime's engine, or be started while no other thread is inside the runtime"
-            )
-        )
+        if !isInQueue, core.enterMainState({ unsafe runFunction(parcel, arguments, at: index) }) { return }
+        let place = "only in a queue of its runtime's engine, or be started while no other thread is inside the runtime"
+        finish(with: OperationFailure(Failure(message: "\(displayName) can run \(place)"), of: self))
     }
 
-    /// Runs a function in `state`, and stores its results or its failure.
+    @inline(__always)
     private func runFunction(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int, in state: LuaState) {
         do throws(Failure) {
-            if unsafe parcel == nil, !isHome(state) {
-                throw Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
-            }
+            if unsafe parcel == nil, !isHome(state) { throw isElsewhere }
             let results = try unsafe state.runBody(of: self, parcel, arguments, number: number(ofBodyAt: index))
             guard !isAsynchronous else { return }
-            if case .parcel(let parcel) = results {
-                parcel.makeUnowned(referencesTo: self)
-                registerReferences(of: parcel)
-            }
+            if case .parcel(let parcel) = results { keep(parcel) }
             setResults(results, ofBodyAt: index)
         } catch {
-            fail(error)
+            finish(with: OperationFailure(error, of: self))
             // The state itself may hold the missing memory for good, for example in a module.
-            if kind(of: error) == .memory && memoryLimit == nil && core.operationMemoryLimit == 0 { core.discard(state) }
+            if error.failureKind == .memory && memoryLimit == nil && core.operationMemoryLimit == 0 { core.discard(state) }
         }
     }
 
-    /// Records that a body failed.
-    private func fail(_ error: Failure) {
-        end(with: OperationFailure(error, kind: kind(of: error), of: self))
+    /// The failure of a body that is in the handle of another state.
+    var isElsewhere: Failure {
+        Failure(message: "\(displayName) was added by the host, but its function is still in a script: let that add it")
     }
 
-    func kind(of error: Failure) -> OperationFailure.Kind {
-        error.stop?.failureKind ?? (error.isMemoryError ? .memory : error.isProcessLost ? .process : .error)
-    }
+    // MARK: ending
 
-    /// Records a failure. Ends the operation if it is asynchronous.
-    func end(with failure: OperationFailure) {
+    /// Records that a body has failed. Ends the operation if it is asynchronous.
+    func finish(with failure: OperationFailure) {
         guard isAsynchronous else { return record(failure) }
         if claimEnd() {
             record(failure)
@@ -259,6 +210,55 @@ import Synchronization
         withFields { fields in if fields.rare?.failure == nil { fields.rareInUse.failure = failure } }
         tellWhenFinished()
     }
+
+    /// Ends an asynchronous operation with `results`; nil means none. Does nothing if the operation has already been ended.
+    func finish(with results: Parcel?) {
+        guard claimEnd() else { return }
+        keep(results)
+        let bodies = withFields { fields in
+            defer { fields.setResults(.parcel(results ?? .empty), ofBodyAt: 0) }
+            return fields.takeBodies()
+        }
+        withExtendedLifetime(bodies) {}
+        end()
+        ticket?.drop()
+    }
+
+    /// Claims the right to end an asynchronous operation. Returns true for the first caller only: only the first end counts.
+    func claimEnd() -> Bool { withFields { !exchange(&$0.isEnding, with: true) } }
+
+    /// Why a script cannot end the operation now; nil if it can, or the operation has ended already.
+    func refusalToEnd(by method: String) -> String? {
+        if kind == .group {
+            return "\(displayName) is a group, so it cannot be ended by '\(method)': it finishes when its members have finished"
+        }
+        if !isAsynchronous {
+            return "\(displayName) is not asynchronous, so it cannot be ended by '\(method)': it finishes when its main function returns"
+        }
+        // Between two attempts, nothing is ended.
+        if isExecuting || isFinished || attempt > 0 { return nil }
+        return "\(displayName) has not started, so it cannot be ended by '\(method)'; cancel it instead"
+    }
+
+    /// Records that the body of an asynchronous operation has returned. The operation keeps executing, unless it has been asked to stop
+    /// meanwhile.
+    private func bodyHasReturned() {
+        let reason = withFields { fields in
+            fields.hasReturned = true
+            return fields.rare?.stopReason
+        }
+        if let reason { return finishStopped(reason) }
+        if core.isClosing && isCancelled { return finishIfReturned() }
+        // A queue keeps its operations alive; an operation that was started by hand needs the core for that.
+        if !isInQueue && !isFinished { core.keepStartedByHand(self) }
+    }
+
+    /// Ends an operation whose body has returned, because the runtime closes, and no script will call `finish` any more.
+    func finishIfReturned() {
+        if isAsynchronous, withFields({ $0.hasReturned }), claimEnd() { end() }
+    }
+
+    // MARK: results
 
     /// The results: one parcel for each block. Nil until the operation has finished, and nil for an operation that did not return.
     var results: [Parcel]? {
@@ -296,7 +296,7 @@ import Synchronization
         case .conditionFailed(_, let condition, let reason):
             let message = "\(displayName) was cancelled because its condition \(condition) does not hold: \(reason)"
             return OperationFailure(Failure(message: message), kind: .condition, of: self)
-        default: return OperationFailure(Failure(message: "\(error)"), kind: .error, of: self)
+        default: return OperationFailure(Failure(message: "\(error)"), of: self)
         }
     }
 
@@ -319,7 +319,7 @@ import Synchronization
             ticket?.cancel()
         }
         endProcesses()
-        if core.isClosing { endIfReturned() }
+        if core.isClosing { finishIfReturned() }
     }
 
     /// The line that adds the operation.
@@ -330,7 +330,7 @@ import Synchronization
     // MARK: groups
 
     @_spi(Subclassing) public override var memberQueue: MemberQueue? {
-        kind == .group ? ifOutOfLine { $0.rare?.memberQueue } ?? nil : nil
+        kind == .group ? rare { $0.memberQueue } : nil
     }
 
     @_spi(Subclassing) public override func cancelWithoutMembers() -> MemberQueue? {
@@ -361,17 +361,13 @@ import Synchronization
 
     // MARK: storage
 
-    func stored(_ name: String) -> Parcel? { ifOutOfLine { $0.rare?.storage[name] } ?? nil }
-
-    /// The number of names that have a value.
-    var storedCount: Int { ifOutOfLine { $0.rare?.storage.count ?? 0 } ?? 0 }
+    /// The values that scripts have stored, by name.
+    var storage: [String: Parcel] { rare { $0.storage } ?? [:] }
 
     func store(_ value: Parcel?, as name: String) {
-        value?.makeUnowned(referencesTo: self)
-        registerReferences(of: value)
+        keep(value)
         let replaced = withFields { fields in
-            let replaced = fields.rare?.storage[name]
-            fields.rareInUse.storage[name] = value
+            let replaced = exchange(&fields.rareInUse.storage[name], with: value)
             recordChange(forKey: Self.storageKey(name), old: replaced, new: value)
             return replaced
         }
@@ -383,30 +379,16 @@ import Synchronization
     static func storageKey(_ name: String) -> String { "storage.\(name)" }
 
     public override func value(forKey key: String) -> (any Sendable)? {
-        key.hasPrefix("storage.") ? stored(String(key.dropFirst(8))) : super.value(forKey: key)
-    }
-
-    // MARK: observing
-
-    /// Adds an observation. The state that observes calls this.
-    func isObserved(by observation: Observation) {
-        let isElsewhere = withFields { fields in
-            fields.observations.append(observation)
-            return fields.isSealed
-        }
-        if isElsewhere || !isHome(observation.state) || isInQueue || isExecuting { observation.awaitEnd(of: self) }
-    }
-
-    func forget(_ observation: Observation) {
-        withFields { fields in fields.observations.removeAll { $0 === observation } }
-    }
-
-    /// The operation may change outside of `state` from now on, so `state` keeps its observations of it.
-    func keepObservations(in state: LuaState) {
-        for observation in ifOutOfLine({ $0.observations }) ?? [] where observation.state === state { observation.awaitEnd(of: self) }
+        key.hasPrefix("storage.") ? storage[String(key.dropFirst(8))] : super.value(forKey: key)
     }
 
     // MARK: what parcels keep
+
+    /// Has this operation keep `parcel`, whose references to it own nothing from now on.
+    func keep(_ parcel: Parcel?) {
+        parcel?.makeUnowned(referencesTo: self)
+        registerReferences(of: parcel)
+    }
 
     /// Records that this operation keeps `parcel`. The engine must know that releasing the operation may run arbitrary code, and the
     /// runtime that there may be a reference cycle.
@@ -415,7 +397,7 @@ import Synchronization
         keepsMore()
         guard parcel.keepsOperations else { return }
         let isFirst = withFields { !exchange(&$0.isKeeper, with: true) }
-        if isFirst { core.note(keeper: self) }
+        if isFirst { core.addKeeper(self) }
     }
 
     /// Drops all parcels. The runtime calls this when it has closed: nobody can read them any more.
@@ -439,7 +421,7 @@ import Synchronization
 
     /// The script's completion block, as a closure for the host. The closure runs whatever function is in the handle by then.
     var scriptBlock: (@Sendable () -> Void)? {
-        guard let completion, !completion.isPosted, let state = withState(completion.state, { $0 }) else { return nil }
+        guard let completion, !completion.isPosted, let state = withState(at: completion.place, { $0 }) else { return nil }
         return { [unowned self] in
             let operation = self
             state.post { state.runCompletion(of: operation) }
@@ -447,15 +429,15 @@ import Synchronization
     }
 
     @_spi(Subclassing) public override func willFinish() {
-        noteDue()
-        guard let (failure, step) = ifOutOfLine({ ($0.rare?.failure, $0.rare?.step) }) else { return }
+        enqueueDue()
+        guard let (failure, step) = rare({ ($0.failure, $0.step) }) else { return }
         if let failure { core.record(failure) }
         // Not later: whoever waits for the operation may then make the next one with its outputs.
         step?.end()
     }
 
     /// See `Operation.willBeTriedAgain`.
-    @_spi(Subclassing) public override func willBeTriedAgain(after error: any Error) -> Bool { isWorthAnotherAttempt(after: error) }
+    @_spi(Subclassing) public override func willBeTriedAgain(after error: any Error) -> Bool { prepareAttempt(after: error) }
 
     /// Tells the states that keep something for this operation that it has finished.
     @_spi(Subclassing) public override func didFinish() {
@@ -463,7 +445,52 @@ import Synchronization
         dropFunctions()
         let (completing, others) = takeEnd()
         if completing != nil, let replaced { completionBlockHasChanged(from: replaced, to: nil) }
-        if let completing { withState(completing) { $0.announceDue() } }
-        for reference in others { withState(reference) { unpin(in: $0) } }
+        if let completing { withState(at: completing) { $0.announceDue() } }
+        for place in others { withState(at: place) { unpin(in: $0) } }
+    }
+}
+
+extension LuaOperation {
+    /// What all operations share that the same Lua state makes in the same way.
+    @safe final class Origin: Sendable {
+        // The thread that makes operations changes the reference count; other threads read what follows. The gap keeps the two in different
+        // cache lines.
+        private let gap = InlineArray<6, UInt>(repeating: 0)
+        let core: RuntimeCore
+        /// The Lua state that makes the operations; nil if the host does. A Lua state keeps its origins until it is closed.
+        private let homeState: LuaState?
+        /// `homeState` without reference counting.
+        // Safety: `homeState` keeps it alive.
+        let home: Unmanaged<LuaState>?
+        let kind: Kind
+        let isAsynchronous: Bool
+        /// The class, if a script has defined it.
+        let scriptClass: ScriptClass?
+        private let groupObject: Runtime.Group?
+        /// What the operations belong to, without reference counting.
+        // Safety: `groupObject` keeps it alive.
+        let group: Unmanaged<Runtime.Group>?
+        /// The shared body of the operations, if the host makes them. The body is light, so it costs little to keep it as long as any
+        /// operation.
+        let body: Parcel?
+        /// The part of `body` that C reads.
+        // Safety: immutable, and `body` keeps it alive.
+        nonisolated(unsafe) let bodyPointer: UnsafePointer<clua_parcel>?
+
+        init(core: RuntimeCore, home: LuaState?, kind: Kind, scriptClass: ScriptClass? = nil, group: Runtime.Group?, body: Parcel? = nil) {
+            self.core = core
+            homeState = home
+            unsafe self.home = home.map { unsafe Unmanaged.passUnretained($0) }
+            self.kind = kind
+            isAsynchronous = kind == .asynchronous || kind == .asynchronousInstance || kind == .group
+            self.scriptClass = scriptClass
+            groupObject = group
+            unsafe self.group = group.map { unsafe Unmanaged.passUnretained($0) }
+            self.body = body
+            unsafe bodyPointer = body?.pointer
+        }
+
+        /// The initial bodies of an operation of this origin.
+        var bodies: SmallArray<Body> { body.map { .one(.parcel($0)) } ?? .empty }
     }
 }

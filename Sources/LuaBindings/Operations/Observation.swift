@@ -161,7 +161,7 @@ final class Observation: @unchecked Sendable {
         guard active.exchange(false, ordering: .acquiringAndReleasing) else { return }
         for token in tokens { token.invalidate() }
         guard let object else { return }
-        (object as? LuaOperation)?.forget(self)
+        (object as? LuaOperation)?.removeObservation(self)
         let forget = { @Sendable [state] in
             state.removeFunction(of: self)
             if let object = self.object { self.unpin(object) }

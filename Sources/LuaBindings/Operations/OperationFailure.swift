@@ -49,7 +49,9 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     private let ofMember: (failure: OperationFailure, member: WeakOperation)?
     private let read = Atomic<Bool>(false)
 
-    init(_ failure: Failure, kind: Kind, of operation: Operation) {
+    /// - Parameter kind: nil if `failure` tells.
+    init(_ failure: Failure, kind: Kind? = nil, of operation: Operation) {
+        let kind = kind ?? failure.failureKind
         let limit = kind == .timeout ? (operation as? LuaOperation)?.timeout : nil
         message = failure.message + (limit.map { ": \(operation.displayName) took longer than \($0.scriptText) s" } ?? "")
         traceback = failure.traceback
@@ -68,7 +70,7 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
     /// do not grow with the depth. Nil if the member has no error.
     init?(of member: Operation, inGroup group: Operation) {
         guard let error = member.error else { return nil }
-        let failure = error as? OperationFailure ?? OperationFailure(Failure(thrown: error), kind: .error, of: member)
+        let failure = error as? OperationFailure ?? OperationFailure(Failure(thrown: error), of: member)
         // A group of the host has found the names already.
         let isNamed = if case OperationError.memberFailed? = error as? OperationError { true } else { failure.ofMember != nil }
         ofMember = failure.ofMember ?? (failure: failure, member: WeakOperation(member))
@@ -129,6 +131,11 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
 
     /// Message and traceback. If a host function failed because of another script's error, that one's traceback follows.
     public var report: String { LuaError.report(message, traceback, underlyingError) }
+}
+
+extension Failure {
+    /// How a body with this failure has failed.
+    var failureKind: OperationFailure.Kind { stop?.failureKind ?? (isMemoryError ? .memory : isProcessLost ? .process : .error) }
 }
 
 /// An operation owns its failure, so the failure must not own the operation.

@@ -6,7 +6,14 @@ extension LuaState {
     /// Encodes the top `count` values on the stack of the current call.
     func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel { try unsafe Parcel(encodeContents(count: count, role)) }
 
-    /// Like `encode`, but the caller owns the contents of the parcel.
+    /// Encodes a function and its arguments, the top `count` values, for other states, which get the paths that it may use.
+    func encodeBody(count: Int32) throws(Failure) -> Parcel {
+        let parcel = try encode(count: count, CLUA_BODY)
+        if !parcel.isFlat { publishPaths() }
+        return parcel
+    }
+
+    /// Like `encode`, but the caller owns what the parcel owns.
     func encodeContents(count: Int32, _ role: clua_parcel_role) throws(Failure) -> clua_parcel {
         var contents = unsafe clua_parcel()
         do throws(Failure) {

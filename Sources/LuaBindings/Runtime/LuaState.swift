@@ -287,7 +287,7 @@ final class LuaState: @unchecked Sendable {
         defer { if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) } }
         // This precedes the rest: from here on, a thread that stops the operation finds it running here.
         try suspended(by: operation) { () throws(Failure) in
-            let memoryLimit = try operation.begin()
+            let memoryLimit = try operation.willRunBody()
             try runPreludes()
             currentOperation = operation
             let outer = unsafe switchGroup(to: operation.origin.group)

@@ -61,9 +61,8 @@ extension LuaState {
 }
 
 extension LuaOperation {
-    /// The budget of the code that has added or started the operation. Nil if no limit applies, or if the host was that code and no body
-    /// has begun.
-    var budget: RunBudget? { core.usage.limitsRuns ? ifOutOfLine { $0.rare?.budget } ?? nil : nil }
+    /// The budget of the code that has added or started the operation. Nil if no limit applies, or if the host did and no body has begun.
+    var budget: RunBudget? { core.usage.limitsRuns ? rare { $0.budget } : nil }
 
     /// Makes the operation use the budget of the code that runs in `state`, unless it has one.
     func joinRun(of state: LuaState) { if let budget = state.budget { setBudget(budget) } }

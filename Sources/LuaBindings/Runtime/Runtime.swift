@@ -481,7 +481,7 @@ public final class Runtime: Sendable {
 
     /// Cancels every operation and stops the bodies that do not check `isCancelled`. See `LuaOperation.interrupt`.
     public func interruptAllOperations() {
-        for operation in unfinishedLuaOperations where operation.memberQueue == nil { operation.announceStop(.interrupted) }
+        for operation in unfinishedLuaOperations where operation.memberQueue == nil { operation.recordStop(.interrupted) }
         engine.cancelAllOperations()
         for operation in unfinishedLuaOperations { operation.interrupt() }
     }

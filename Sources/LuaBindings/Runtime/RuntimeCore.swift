@@ -137,7 +137,7 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// Records that `operation` has a parcel that keeps operations alive. If those keep `operation` alive in turn, only `close` breaks the
     /// cycle.
-    func note(keeper operation: LuaOperation) {
+    func addKeeper(_ operation: LuaOperation) {
         keepers.withLock { keepers in
             if keepers.all.count >= keepers.limit {
                 keepers.all.removeAll { $0.operation == nil }

@@ -6,7 +6,7 @@ import OpStore
 
 /// Operations that ask the store. Other operations have no `StoredStep`, and pay nothing.
 extension LuaOperation {
-    var step: StoredStep? { ifOutOfLine { $0.rare?.step } ?? nil }
+    var step: StoredStep? { rare { $0.step } }
 
     /// Whether the body did not run, because the store had its results.
     public var isSkipped: Bool { step?.isSkipped ?? false }
@@ -16,9 +16,6 @@ extension LuaOperation {
     public var reasonToRun: String? { step?.reason }
 
     func setStep(_ options: StepOptions) { withFields { $0.rareInUse.step = StoredStep(options) } }
-
-    /// The values that scripts have stored, by name.
-    var storage: [String: Parcel] { ifOutOfLine { $0.rare?.storage ?? [:] } ?? [:] }
 
     /// Claims the outputs of a step when the operation is added.
     func plan(_ step: StoredStep) throws(Failure) {
@@ -50,7 +47,7 @@ extension LuaOperation {
             }
             work = try step.plan(for: self, in: store)
         } catch {
-            end(with: OperationFailure(error, kind: kind(of: error), of: self))
+            finish(with: OperationFailure(error, of: self))
             return nil
         }
         let reason: String, isUseless: Bool
@@ -80,8 +77,7 @@ extension LuaOperation {
         timeLimit?.begin(for: self)
         let beginning = work.begin(unlessDone: unlessDone) { isCancelled || stopReason != nil }
         if case .stopped = beginning, let reason = stopReason {
-            let failure = Failure(stop: reason)
-            end(with: OperationFailure(failure, kind: kind(of: failure), of: self))
+            finish(with: OperationFailure(Failure(stop: reason), of: self))
         }
         return beginning
     }
@@ -97,15 +93,15 @@ extension LuaOperation {
 
     /// The function of the body, with everything that it captures.
     private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
-        switch body.form {
-        case .parcel(let parcel): return parcel
+        switch body {
+        case .parcel(let parcel), .copy(let parcel): return parcel
         case .hostCall(let call): return call.parcel
         case .handle:
             throw Failure(
                 message:
                     "\(displayName) asks the store, but its function runs in the script's own state, where more counts than what it captures: "
                     + "add it to a queue other than the main queue")
-        case .unsendable(let refusal): throw Failure(message: refusal.message)
+        case .unsendable(let refusal): throw refusal.failure
         }
     }
 
