@@ -124,21 +124,8 @@ enum Answer {
     }
 }
 
-/// A mistake of the caller, which becomes a Lua error.
-enum CallError: Error {
-    /// Raised after the position of the caller.
-    case message(String)
-    /// The argument at this stack index is wrong.
-    case argument(Int32, String)
-    /// Memory has run out.
-    case noMemory
-    /// The running body is stopped.
-    case stop(StopReason)
-
-    init(_ failure: Failure) {
-        self = failure.stop.map { .stop($0) } ?? (failure.isMemoryError ? .noMemory : .message(failure.message))
-    }
-
+extension CallError {
+    /// Writes the error into the reply that C reads.
     func write(to reply: UnsafeMutablePointer<clua_reply>) {
         switch self {
         case .message(let text):

@@ -172,28 +172,3 @@ private final class Countdown: Sendable {
 
     var hasEnded: Bool { left.load(ordering: .acquiring) <= 0 }
 }
-
-extension OperationNaming {
-    /// The names of operations and queues in messages for scripts.
-    static let script = OperationNaming(operation: { $0.displayName }, queue: { $0.displayName })
-}
-
-/// Explains why operations will never finish.
-enum Stall {
-    static func message(for operations: [Operation]) -> String {
-        "this wait can never end: " + StallReport(waitingFor: operations).description(naming: .script)
-    }
-
-    /// The predicate of a sentence whose subject is the operation's name.
-    static func reason(for operation: Operation) -> String {
-        OperationBlockage(of: operation).reason(naming: .script)
-    }
-}
-
-extension OperationQueue {
-    /// The queue's name, as messages show it.
-    var displayName: String {
-        let kind = self is MemberQueue ? "group" : "queue"
-        return givenName.map { "\(kind) '\($0)'" } ?? "an unnamed \(kind)"
-    }
-}

@@ -24,7 +24,7 @@ struct Call {
         if let handle = unsafe clua_to_handle(lua, index), unsafe handle.pointee.object != nil,
             let kind = unsafe ObjectKind(rawValue: Int32(handle.pointee.kind))
         {
-            return hostObjectIfAny(at: index).map { state.core.className(of: $0) } ?? kind.className
+            return hostObjectIfAny(at: index).map { state.core.objectClasses.name(of: $0) } ?? kind.className
         }
         let type = type(at: index)
         return type == LUA_TNONE ? "no value" : unsafe String(cString: lua_typename(lua, type))
@@ -117,6 +117,15 @@ struct Call {
     func processIfAny(at index: Int32) -> ChildProcess? { object(at: index, .process, as: ChildProcess.self) }
 
     func channelIfAny(at index: Int32) -> Channel? { object(at: index, .channel, as: Channel.self) }
+
+    /// The object of the host, or the channel, at `index`, if there is one.
+    func hostObjectIfAny(at index: Int32) -> AnyObject? {
+        if let channel = channelIfAny(at: index) { return channel }
+        guard let handle = unsafe clua_to_handle(lua, index), unsafe Int32(handle.pointee.kind) == ObjectKind.object.rawValue,
+            let pointer = unsafe handle.pointee.object
+        else { return nil }
+        return unsafe Unmanaged<AnyObject>.fromOpaque(pointer).takeUnretainedValue()
+    }
 
     func observationIfAny(at index: Int32) -> Observation? { object(at: index, .observation, as: Observation.self) }
 
@@ -258,6 +267,23 @@ struct Call {
             options.add(keys[position], at: slot)
         }
         return options
+    }
+}
+
+extension LuaState {
+    /// Answers a call from Lua. C pushes or raises the reply after this function has returned.
+    static func answer(
+        _ lua: OpaquePointer?, _ member: Int32, _ reply: UnsafeMutablePointer<clua_reply>?,
+        _ body: (_ member: Int32, Call) throws(CallError) -> Answer
+    ) {
+        guard let lua = unsafe lua, let reply = unsafe reply else { return }
+        unsafe with(lua) { state in
+            unsafe state.whileRunning(lua) {
+                do throws(CallError) { unsafe try body(member, Call(lua: lua, state: state)).write(to: reply) } catch {
+                    unsafe error.write(to: reply)
+                }
+            }
+        }
     }
 }
 

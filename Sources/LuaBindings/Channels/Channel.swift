@@ -12,7 +12,7 @@ import OpPlatform
 /// `Runtime.Configuration.hostMayAddOperations` if the host sends or receives.
 ///
 /// - Concurrency: safe from every thread.
-public final class Channel: LuaObject {
+public final class Channel: LuaObject, WaitedObject {
     /// The name in messages.
     public let name: String?
     /// The most messages that wait; `Int.max` for no limit.
@@ -141,41 +141,6 @@ public final class Channel: LuaObject {
     }
 }
 
-/// The channels of a runtime.
-final class ChannelList: Sendable {
-    private struct Entry {
-        weak var channel: Channel?
-    }
-
-    private struct Entries {
-        var all: [Entry] = []
-        /// When `all` reaches this count, deallocated channels are removed.
-        var limit = 64
-    }
-
-    private let entries = Guarded(Entries())
-
-    func add(_ channel: Channel) {
-        // Released outside of the lock: one of these may have become the last reference to a channel, which releases objects of the host.
-        let found = entries.withLock { entries -> [Channel] in
-            var found: [Channel] = []
-            if entries.all.count >= entries.limit {
-                found = entries.all.compactMap(\.channel)
-                entries.all = found.map { Entry(channel: $0) }
-                entries.limit = 2 * entries.all.count + 64
-            }
-            entries.all.append(Entry(channel: channel))
-            return found
-        }
-        withExtendedLifetime(found) {}
-    }
-
-    private var all: [Channel] { entries.withLock { $0.all.compactMap(\.channel) } }
-
-    func purposeOfWait(of operation: Operation) -> String? {
-        for channel in all { if let purpose = channel.purposeOfWait(of: operation) { return purpose } }
-        return nil
-    }
-
-    func abandonAll() { for channel in all { channel.abandon() } }
+extension Channel: ModuleObject {
+    var kind: ObjectKind { .channel }
 }

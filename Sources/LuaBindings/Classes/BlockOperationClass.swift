@@ -31,6 +31,15 @@ enum BlockOperationClass {
         let operation = LuaOperation(in: call.state, kind: .blocks, bodyCount: isEmpty ? 0 : 1)
         return .newOperation(operation, bodyAt: isEmpty ? 0 : 1, number: 1)
     }
+
+    /// Adds the function at stack index 2, with the arguments after it, as another block.
+    static func addBlock(to operation: LuaOperation, _ call: Call) throws(CallError) -> Answer {
+        try call.asCallError {
+            if operation.keepsBlocksInHandle(of: call.state) { return .addBody(at: 2, number: try operation.addBlock(nil)) }
+            _ = try operation.addBlock(call.state.encodeBody(count: call.count - 1))
+            return .nothing
+        }
+    }
 }
 
 /// `opscript.InvocationOperation`: an operation that calls a method of an object.

@@ -22,17 +22,6 @@ enum ObjectClass {
     private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer { .string(call.typeName(at: 1)) }
 }
 
-extension Call {
-    /// The object of the host, or the channel, at `index`, if there is one.
-    func hostObjectIfAny(at index: Int32) -> AnyObject? {
-        if let channel = channelIfAny(at: index) { return channel }
-        guard let handle = unsafe clua_to_handle(lua, index), unsafe Int32(handle.pointee.kind) == ObjectKind.object.rawValue,
-            let pointer = unsafe handle.pointee.object
-        else { return nil }
-        return unsafe Unmanaged<AnyObject>.fromOpaque(pointer).takeUnretainedValue()
-    }
-}
-
 extension LuaCall {
     /// Reads the object of a method call, the first argument.
     func receiver<Object: LuaObject>(_ index: inout Int, _ type: Object.Type, of method: String) throws -> Object {

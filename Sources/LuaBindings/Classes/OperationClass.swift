@@ -82,7 +82,7 @@ enum OperationClass {
                 throw .message("\(operation.displayName) is not a BlockOperation of a script: only such a one takes execution blocks")
             }
             guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
-            return try call.asCallError { try operation.addBlock(call) }
+            return try BlockOperationClass.addBlock(to: operation, call)
         case .addCondition: try call.addCondition(to: operation)
         case .addOperation, .addOperations: return try GroupOperationClass.add(to: operation, function, call)
         case .why: return try why(operation, call)

@@ -86,8 +86,8 @@ enum ScriptModule {
                     class_of: { lua, pointer in
                         guard let lua = unsafe lua, let pointer = unsafe pointer else { return nil }
                         let object = unsafe Unmanaged<AnyObject>.fromOpaque(pointer).takeUnretainedValue()
-                        let known = unsafe LuaState.of(lua).core.hostClass(of: object)
-                        return unsafe known.map { unsafe UnsafeRawPointer(Unmanaged.passUnretained($0).toOpaque()) }
+                        let known = unsafe LuaState.of(lua).core.objectClasses.find(for: object)
+                        return unsafe known.map { unsafe UnsafeRawPointer(Unmanaged<AnyObject>.passUnretained($0).toOpaque()) }
                     }),
                 write: { lua, stream, bytes, count in
                     guard let lua = unsafe lua else { return }
@@ -139,12 +139,4 @@ enum ScriptModule {
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }
-}
-
-/// The clock of `opscript.now`.
-enum MonotonicClock {
-    private static let start = ContinuousClock.now
-
-    /// Seconds since an arbitrary point in time in this process.
-    static var seconds: Double { start.duration(to: .now) / .seconds(1) }
 }

@@ -148,7 +148,7 @@ final class ClusterRun: Sendable {
             configuration.randomSeed = settings.randomSeed
             configuration.stateMemoryLimit = settings.stateMemoryLimit
             runtime = try Runtime(configuration)
-            try runtime.addModuleLoader { name in try outlet.receiver?.source(ofModule: name) }
+            try runtime.add(ModuleLoader { name in try outlet.receiver?.source(ofModule: name) })
             if settings.showsWarnings { try runtime.enableWarnings() }
         } catch { throw Failure(message: "a worker cannot prepare for the run: \(error.message)") }
         (self.memoryLimit, self.folder) = (memoryLimit, folder)

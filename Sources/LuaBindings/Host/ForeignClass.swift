@@ -2,12 +2,14 @@ import OpEngine
 import OpPlatform
 
 /// An object of a host in another language. Its class is chosen when it is made; it is not a type of Swift.
-package final class ForeignObject: LuaObject {
+package final class ForeignObject: LuaObject, ClassedObject {
     package let objectClass: ForeignClass
     /// The host's number or pointer for the object.
     package let content: any Sendable
 
     package init(_ content: any Sendable, of objectClass: ForeignClass) { (self.content, self.objectClass) = (content, objectClass) }
+
+    var classIdentity: ObjectIdentifier { ObjectIdentifier(objectClass) }
 
     /// The object in a value; nil for anything but an object of `objectClass`.
     package static func of(_ value: LuaValue?, of objectClass: ForeignClass) -> ForeignObject? {
@@ -76,5 +78,5 @@ extension Runtime {
     /// Makes a class known in every state, with the members that it has now.
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
-    package func register(_ objectClass: ForeignClass) throws(LuaError) { try add(.hostClass(HostClass(objectClass))) }
+    package func register(_ objectClass: ForeignClass) throws(LuaError) { try add(HostClass(objectClass)) }
 }

@@ -69,7 +69,7 @@ final class HostClass: @unchecked Sendable {
     }
 
     /// Calls `body` with the description that C reads. Its pointers stay valid as long as this object.
-    func withDescription(_ body: (UnsafePointer<clua_object_class>) -> Int32) -> Int32 {
+    private func withDescription(_ body: (UnsafePointer<clua_object_class>) -> Int32) -> Int32 {
         unsafe name.withCString { name in
             var description = unsafe clua_object_class()
             unsafe description.key = UnsafeRawPointer(Unmanaged.passUnretained(self).toOpaque())
@@ -113,24 +113,14 @@ private final class FunctionTable {
     var count: Int { functions.count }
 }
 
-/// The registered classes of a runtime.
-final class HostClasses: Sendable {
-    private let known = Guarded<[ObjectIdentifier: HostClass]>([:])
+extension HostClass: Registration {
+    var objectClass: ObjectIdentifier? { identity }
 
-    func add(_ hostClass: HostClass) { known.withLock { $0[hostClass.identity] = hostClass } }
+    func register(in lua: OpaquePointer, _ failure: inout clua_failure) -> Int32 {
+        unsafe withDescription { unsafe clua_register_class(lua, $0, &failure) }
+    }
 
-    func removeAll() -> [ObjectIdentifier: HostClass] { known.withLock { exchange(&$0, with: [:]) } }
-
-    /// The class of an object, or of its nearest superclass that is registered.
-    func find(for object: AnyObject) -> HostClass? {
-        known.withLock { known in
-            if let foreign = object as? ForeignObject { return known[ObjectIdentifier(foreign.objectClass)] }
-            var type: AnyClass? = type(of: object)
-            while let current = type {
-                if let found = known[ObjectIdentifier(current)] { return found }
-                type = _getSuperclass(current)
-            }
-            return nil
-        }
+    func register(inProcess process: OpaquePointer, _ failure: inout clua_failure) -> Int32 {
+        unsafe withDescription { unsafe clua_process_register_class(process, $0, &failure) }
     }
 }

@@ -19,7 +19,7 @@ final class HostFunction: Sendable {
                     defer { progress.end() }
                     do {
                         try unsafe withUnsafeMutablePointer(to: &progress) { progress in
-                            try unsafe function.body(LuaCall(lua: lua, state: state, progress: progress))
+                            try unsafe function.body(LuaCall(lua: lua, progress: progress))
                         }
                         return progress.resultCount
                     } catch {
@@ -33,37 +33,45 @@ final class HostFunction: Sendable {
     }
 }
 
-/// The registrations that the runtime applies to each of its states, in this order.
-enum Registration {
-    case function(HostFunction)
-    case hostClass(HostClass)
-    /// Finds modules. See `Runtime.Configuration.moduleLoader`.
-    case loader(HostFunction)
+extension HostFunction: Registration {
+    func register(in lua: OpaquePointer, _ failure: inout clua_failure) -> Int32 {
+        unsafe withDescription { unsafe clua_register(lua, $0, &failure) }
+    }
+
+    func register(inProcess process: OpaquePointer, _ failure: inout clua_failure) -> Int32 {
+        unsafe withDescription { unsafe clua_process_register(process, $0, &failure) }
+    }
+
+    private func withDescription(_ body: (clua_named_function) -> Int32) -> Int32 {
+        unsafe name.withCString { unsafe body(clua_named_function(name: $0, function: Unmanaged.passUnretained(self).toOpaque())) }
+    }
 }
 
-extension LuaState {
-    func register(_ registrations: ArraySlice<Registration>) throws(Failure) {
-        for registration in registrations {
-            switch registration {
-            case .function(let function):
-                try unsafe attempt { lua, failure in
-                    unsafe function.name.withCString { name in
-                        let pointer = unsafe Unmanaged.passUnretained(function).toOpaque()
-                        return unsafe clua_register(lua, clua_named_function(name: name, function: pointer), &failure)
-                    }
-                }
-            case .hostClass(let hostClass):
-                try unsafe attempt { lua, failure in
-                    unsafe hostClass.withDescription { unsafe clua_register_class(lua, $0, &failure) }
-                }
-            case .loader(let loader):
-                try unsafe attempt { lua, failure in
-                    unsafe clua_register_loader(lua, Unmanaged.passUnretained(loader).toOpaque(), &failure)
-                }
-            }
+/// Finds modules for `require`. See `Runtime.Configuration.moduleLoader`.
+final class ModuleLoader: Registration {
+    private let function: HostFunction
+
+    /// - Parameter source: the text of a module, and what messages call it; nil if there is no such module.
+    init(_ source: @escaping @Sendable (String) throws -> (text: [UInt8], chunkName: String)?) {
+        function = HostFunction("require") { call in
+            guard let (text, chunkName) = try source(try call.string(at: 1)) else { return }
+            try call.push(LuaValue(bytes: text))
+            try call.push(chunkName)
         }
     }
 
+    var name: String { function.name }
+
+    func register(in lua: OpaquePointer, _ failure: inout clua_failure) -> Int32 {
+        unsafe clua_register_loader(lua, Unmanaged.passUnretained(function).toOpaque(), &failure)
+    }
+
+    func register(inProcess process: OpaquePointer, _ failure: inout clua_failure) -> Int32 {
+        unsafe clua_process_register_loader(process, Unmanaged.passUnretained(function).toOpaque(), &failure)
+    }
+}
+
+extension LuaState {
     /// The Lua error that an error of a host function becomes.
     fileprivate func callError(for error: any Error) -> CallError {
         switch error {

@@ -22,7 +22,7 @@ extension Runtime {
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
     public func registerDirect(_ name: String, _ function: @escaping @Sendable (borrowing LuaCall) throws -> Void) throws(LuaError) {
-        try add(.function(HostFunction(name, function)))
+        try add(HostFunction(name, function))
     }
 
     /// Makes a function with typed parameters a global function of every state.
@@ -92,10 +92,10 @@ extension Runtime {
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
     public func register<Object>(_ objectClass: LuaClass<Object>) throws(LuaError) {
-        try add(.hostClass(HostClass(objectClass.name, of: Object.self, objectClass.members)))
+        try add(HostClass(objectClass.name, of: Object.self, objectClass.members))
     }
 
-    func add(_ registration: Registration) throws(LuaError) {
+    func add(_ registration: any Registration) throws(LuaError) {
         try inside { state throws(Failure) in
             core.register(registration)
             try core.prepare(state)

@@ -74,29 +74,29 @@ extension LuaOperation {
     /// The number of blocks that were added to the operation.
     var blockCount: Int { withFields { Int($0.blockCount) } }
 
-    /// Adds the function at stack index 2, with the arguments after it, as another block.
-    ///
-    /// - Returns: an answer that stores the function in the handle, if it stays there for now.
-    func addBlock(_ call: Call) throws -> Answer {
+    /// Whether a block that `state` adds now may stay in the handle there.
+    func keepsBlocksInHandle(of state: LuaState) -> Bool {
         let runsAtHome = isOfMainState && queue.map { core.isMainQueue($0) } ?? false
-        let mayStay = isHome(call.state) && (!isInQueue || runsAtHome) && !withFields { $0.isSealed }
-        var body = Body.handle
-        if !mayStay {
-            let parcel = try call.state.encodeBody(count: call.count - 1)
-            keep(parcel)
-            body = .parcel(parcel)
-        }
+        return isHome(state) && (!isInQueue || runsAtHome) && !withFields { $0.isSealed }
+    }
+
+    /// Adds another block.
+    ///
+    /// - Parameter parcel: the block; nil if the caller puts it into the handle.
+    /// - Returns: the number of the block in the handle.
+    func addBlock(_ parcel: Parcel?) throws -> Int32 {
+        keep(parcel)
         let number = withFields { fields -> Int? in
             if isExecuting || isFinished { return nil }
             let number = fields.changeBodies { bodies in
-                bodies.append(body)
+                bodies.append(parcel.map { .parcel($0) } ?? .handle)
                 return bodies.count
             }
             if number != nil { fields.blockCount += 1 }
             return number
         }
         guard let number else { throw OperationError.executionBlockAddedTooLate(operation: name ?? displayName) }
-        return mayStay ? .addBody(at: 2, number: Int32(number)) : .nothing
+        return Int32(number)
     }
 
     // MARK: sending

@@ -4,7 +4,7 @@ import Synchronization
 /// The error of an operation, as scripts see it and hosts catch it.
 ///
 /// - Concurrency: immutable except for the atomic `isRead` mark; safe from every thread.
-public final class OperationFailure: Error, CustomStringConvertible, Sendable {
+public final class OperationFailure: Error, CustomStringConvertible, TracedError, Sendable {
     /// The ways in which an operation fails.
     public enum Kind: String, Sendable, CaseIterable {
         /// The body raised an error, or its function or results could not be sent.
@@ -136,6 +136,25 @@ public final class OperationFailure: Error, CustomStringConvertible, Sendable {
 extension Failure {
     /// How a body with this failure has failed.
     var failureKind: OperationFailure.Kind { stop?.failureKind ?? (isMemoryError ? .memory : isProcessLost ? .process : .error) }
+
+    /// Makes the failure of an operation whose body was interrupted at a worker, with the place, because it was to stop for another reason.
+    init(interrupt failure: OperationFailure, by reason: StopReason) {
+        self.init(stop: reason)
+        let interruption = StopReason.interrupted.message
+        if failure.message.hasSuffix(interruption) { message = failure.message.dropLast(interruption.count) + message }
+        traceback = failure.traceback
+    }
+}
+
+extension StopReason {
+    var failureKind: OperationFailure.Kind {
+        switch self {
+        case .interrupted: .interrupted
+        case .timeout: .timeout
+        case .memory: .memory
+        case .instructions: .instructions
+        }
+    }
 }
 
 /// An operation owns its failure, so the failure must not own the operation.
@@ -144,28 +163,4 @@ struct WeakOperation: @unchecked Sendable {
     private(set) weak var operation: Operation?
 
     init(_ operation: Operation?) { self.operation = operation }
-}
-
-extension LuaOperation: ClassNaming {
-    /// The name of the class in scripts.
-    package var className: String {
-        if let scriptClass { return scriptClass.name }
-        return switch kind {
-        case .blocks: "BlockOperation"
-        case .invocation: "InvocationOperation"
-        case .group: "GroupOperation"
-        default: "Operation"
-        }
-    }
-}
-
-extension Operation {
-    /// The name of the class in scripts.
-    var scriptClassName: String {
-        if let operation = self as? LuaOperation { return operation.className }
-        return self is BlockOperation ? "BlockOperation" : self is GroupOperation ? "GroupOperation" : "Operation"
-    }
-
-    /// What messages call the operation: its name, or its class if it has no name.
-    var displayName: String { name.map { "'\($0)'" } ?? "an unnamed \(scriptClassName)" }
 }

@@ -193,7 +193,7 @@ final class ProcessLink: @unchecked Sendable {
         let published = core.published
         do throws(Failure) {
             for registration in published.registrations.dropFirst(registrationCount) {
-                try unsafe state.attempt { _, failure in unsafe Self.register(registration, in: process, &failure) }
+                try unsafe state.attempt { _, failure in unsafe registration.register(inProcess: process, &failure) }
                 registrationCount += 1
             }
             if let paths = published.paths {
@@ -207,21 +207,7 @@ final class ProcessLink: @unchecked Sendable {
         appliedVersion = published.version
     }
 
-    private static func register(_ registration: Registration, in process: OpaquePointer, _ failure: inout clua_failure) -> Int32 {
-        switch registration {
-        case .function(let function):
-            unsafe function.name.withCString { name in
-                let pointer = unsafe Unmanaged.passUnretained(function).toOpaque()
-                return unsafe clua_process_register(process, clua_named_function(name: name, function: pointer), &failure)
-            }
-        case .hostClass(let hostClass):
-            unsafe hostClass.withDescription { unsafe clua_process_register_class(process, $0, &failure) }
-        case .loader(let loader):
-            unsafe clua_process_register_loader(process, Unmanaged.passUnretained(loader).toOpaque(), &failure)
-        }
-    }
-
-    /// The milliseconds that a process has to end by itself.
+    /// Milliseconds that a process has to end by itself.
     private static let milliseconds: Int32 = 1000
 
     /// Ends the process. The process closes its Lua state, unless no code there could notice that.

@@ -48,27 +48,8 @@ final class Adoption: @unchecked Sendable {
 }
 
 extension Runtime {
-    /// Makes the Lua state of an interpreter the main state of a new runtime, and pushes the module `opscript` there. The calling thread is
-    /// inside from then on: it must be the only one that uses the state.
-    ///
-    /// The interpreter closes the state. Then `ending` is called, with the state still working, and calls `stop` at last. `exiting` is called
-    /// when an operation has called `os.exit`.
-    ///
-    /// - Returns: nil if the state cannot be adopted; then a message is pushed.
-    @discardableResult
-    package static func adopt(
-        _ lua: OpaquePointer, ending: @escaping (Runtime) -> Void, exiting: @escaping (Runtime, Int32) -> Never
-    ) -> Runtime? {
-        guard unsafe clua_prepare_adoption(lua) == LUA_OK else { return nil }
-        let adoption = Adoption(ending: ending, exiting: exiting)
-        guard let runtime = unsafe try? Runtime(adopting: lua, adoption) else { return nil }
-        adoption.runtime = runtime
-        runtime.engine.entrance.enter("require(\"opscript\")")
-        return runtime
-    }
-
-    /// Does the part of `close` that precedes closing the main state, which another program closes: cancels all operations and timers, and
-    /// stops the workers. Waits at most for `deadline`. The calling thread must be inside. Further calls do nothing.
+    /// Does what `close` does before it closes the main state, which another program will close: cancels all operations and timers, and stops the
+    /// workers. Waits at most for `deadline`. The calling thread must be inside. Further calls do nothing.
     ///
     /// - Returns: the names of the operations that did not end.
     package func stop(deadline: Duration) -> [String] {

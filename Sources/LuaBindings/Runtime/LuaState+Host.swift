@@ -28,44 +28,15 @@ extension LuaState {
         unsafe lua_settop(running, -2)
     }
 
-    /// Pops the function on top of the stack and calls it.
-    func call(_ arguments: [LuaValue]) throws(Failure) -> [LuaValue] {
-        try withCall { call throws(Failure) in
-            let base = call.count - 1
-            defer { unsafe lua_settop(call.lua, base) }
-            try call.pushOrFail(arguments)
-            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
-            return try call.valuesOrFail(from: base + 1)
-        }
-    }
-
     /// Pops the script on top of the stack and calls it with the present elements of the global `arg`.
     func callWithGlobalArguments() throws(Failure) {
-        try withCall { call throws(Failure) in
-            let base = call.count - 1
-            defer { unsafe lua_settop(call.lua, base) }
-            do throws(Failure) {
-                try unsafe attempt { lua, failure in unsafe clua_push_arguments(lua, &failure) }
-            } catch { throw error.with(message: error.message) }
-            let count = Int32(call.count - base - 1)
-            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
-        }
-    }
-
-    /// Pops the script on top of the stack, calls it and copies the function that it returns.
-    func copyFunction(calledWith arguments: [LuaValue], name: String) throws(Failure) -> Parcel {
-        try withCall { call throws(Failure) in
-            let base = call.count - 1
-            defer { unsafe lua_settop(call.lua, base) }
-            try call.pushOrFail(arguments)
-            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, Int32(arguments.count), LUA_MULTRET, &failure) }
-            guard call.count == base + 1, call.type(at: base + 1) == LUA_TFUNCTION else {
-                let shown = name.hasPrefix("=") || name.hasPrefix("@") ? name.dropFirst() : "script"
-                throw Failure(message: "'\(shown)' must return one function")
-            }
-            publishPaths()
-            return try encode(count: 1, CLUA_BODY)
-        }
+        let lua = unsafe running, base = unsafe lua_gettop(lua) - 1
+        defer { unsafe lua_settop(lua, base) }
+        do throws(Failure) {
+            try unsafe attempt { lua, failure in unsafe clua_push_arguments(lua, &failure) }
+        } catch { throw error.with(message: error.message) }
+        let count = unsafe lua_gettop(lua) - base - 1
+        try unsafe attempt { lua, failure in unsafe clua_call_script(lua, count, 0, &failure) }
     }
 
     /// Compiles an expression, or else a script, and pushes its main function.
@@ -79,17 +50,16 @@ extension LuaState {
     /// Prints the values of an expression, or runs statements.
     func runLine(_ source: String, name: String) throws(Failure) {
         try load(expression: source, name: name)
-        try withCall { call throws(Failure) in
-            let base = call.count - 1
-            defer { unsafe lua_settop(call.lua, base) }
-            try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
-            if call.count == base { return }
-            if hasConsole { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", call.count - base, &failure) } }
-            let count = call.count - base
-            do throws(Failure) {
-                try unsafe attempt { lua, failure in unsafe clua_print(lua, count, &failure) }
-            } catch { throw error.with(message: "error calling 'print' (\(error.message))") }
-        }
+        let lua = unsafe running, base = unsafe lua_gettop(lua) - 1
+        defer { unsafe lua_settop(lua, base) }
+        try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
+        let count = unsafe lua_gettop(lua) - base
+        if count == 0 { return }
+        if hasConsole { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", count, &failure) } }
+        let shown = unsafe lua_gettop(lua) - base
+        do throws(Failure) {
+            try unsafe attempt { lua, failure in unsafe clua_print(lua, shown, &failure) }
+        } catch { throw error.with(message: "error calling 'print' (\(error.message))") }
     }
 
     /// Runs a script that returns a table of functions, and keeps the table for `callConsole`.
@@ -98,17 +68,6 @@ extension LuaState {
         try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, 1, &failure) }
         unsafe clua_keep_console(running)
         hasConsole = true
-    }
-
-    /// Calls a function of the console.
-    func callConsole(_ function: String, _ arguments: [LuaValue]) throws(Failure) -> [LuaValue] {
-        try withCall { call throws(Failure) in
-            let base = call.count
-            defer { unsafe lua_settop(call.lua, base) }
-            try call.pushOrFail(arguments)
-            try unsafe attempt { lua, failure in unsafe clua_call_console(lua, function, Int32(arguments.count), &failure) }
-            return try call.valuesOrFail(from: base + 1)
-        }
     }
 
     func setArguments(_ arguments: [String], script: Int) throws(Failure) {
@@ -121,25 +80,7 @@ extension LuaState {
         try unsafe attempt { lua, failure in unsafe clua_require(lua, module, global, &failure) }
     }
 
-    /// Decodes a parcel for the host.
-    func values(of parcel: Parcel) throws(Failure) -> [LuaValue] {
-        defer { withExtendedLifetime(parcel) {} }
-        return try unsafe values(of: parcel.pointer.pointee)
-    }
-
-    /// Decodes a parcel that the caller keeps.
-    func values(of parcel: clua_parcel) throws(Failure) -> [LuaValue] {
-        var parcel = unsafe parcel
-        return try withCall { call throws(Failure) in
-            let base = call.count
-            defer { unsafe lua_settop(call.lua, base) }
-            try unsafe decode(&parcel)
-            return try call.valuesOrFail(from: base + 1)
-        }
-    }
-
-    /// Runs callbacks and main-queue operations that have arrived, up to the limit if there is one. They are not part of the code that
-    /// calls this.
+    /// Runs callbacks and main-queue operations that are there now, up to the limit if there is one. They are not part of what calls this.
     func drain(_ limit: DrainLimit?) {
         let (call, outer) = (stoppableCall, drainLimit)
         (stoppableCall, drainLimit) = (nil, limit)
@@ -177,33 +118,6 @@ extension LuaState {
 
     func apply(paths: Parcel) throws(Failure) {
         try unsafe attempt { lua, failure in unsafe clua_apply_paths(lua, paths.pointer, &failure) }
-    }
-
-    private func withCall<T>(_ body: (Call) throws(Failure) -> T) throws(Failure) -> T {
-        try unsafe body(Call(lua: running, state: self))
-    }
-}
-
-extension Call {
-    fileprivate func pushOrFail(_ values: [LuaValue]) throws(Failure) {
-        do throws(CallError) { try push(values) } catch { throw Failure(error) }
-    }
-
-    fileprivate func valuesOrFail(from first: Int32) throws(Failure) -> [LuaValue] {
-        do throws(CallError) { return try values(from: first) } catch { throw Failure(error) }
-    }
-}
-
-extension Failure {
-    /// Makes the failure of a call that the host has made, not Lua.
-    init(_ error: CallError) {
-        switch error {
-        case .message(let text), .argument(_, let text): self.init(message: text)
-        case .noMemory:
-            self.init(message: "not enough memory")
-            isMemoryError = true
-        case .stop: self.init(message: "error")
-        }
     }
 }
 

@@ -33,12 +33,3 @@ extension LuaState {
     /// Withdraws a `requestEnd` that no code has noticed.
     func withdrawRequest() { unsafe clua_withdraw_request(main) }
 }
-
-extension Call {
-    /// Refuses a call that would keep a function of a body that runs in another process.
-    func requireKeeping(_ what: String) throws(CallError) {
-        if state.link != nil {
-            throw .message("\(what) is not available in an operation that runs in a worker process (Configuration.isolation)")
-        }
-    }
-}

@@ -100,7 +100,7 @@ final class LuaState: @unchecked Sendable {
         // The values that a stand-in decodes must not load native code.
         let restrictions = core.restrictions | (link != nil ? CLUA_NO_C_MODULES.rawValue : 0)
         // Safety: the state uses the object only when it runs a script, and the object is set below.
-        guard let lua = unsafe clua_state_new(nil, ScriptModule.host, restrictions) else {
+        guard let lua = unsafe clua_state_new(nil, core.host, restrictions) else {
             closed.store(true, ordering: .relaxed)
             return nil
         }
@@ -131,8 +131,8 @@ final class LuaState: @unchecked Sendable {
         unsafe running = main
         // C calls back only when scripts run.
         let object = unsafe Unmanaged.passUnretained(self).toOpaque()
-        guard unsafe clua_state_adopt(lua, object, ScriptModule.host, adoption.functions()) == LUA_OK else {
-            // Memory has run out halfway, so the state may already have functions that use this object.
+        guard unsafe clua_state_adopt(lua, object, core.host, adoption.functions()) == LUA_OK else {
+            // Memory has run out halfway, so some functions of the state may be ours by now.
             _ = unsafe Unmanaged.passRetained(self)
             closed.store(true, ordering: .relaxed)
             return nil
@@ -203,21 +203,6 @@ final class LuaState: @unchecked Sendable {
 
     // MARK: running
 
-    /// Answers a call from Lua. C pushes or raises the reply after this function has returned.
-    static func answer(
-        _ lua: OpaquePointer?, _ member: Int32, _ reply: UnsafeMutablePointer<clua_reply>?,
-        _ body: (_ member: Int32, Call) throws(CallError) -> Answer
-    ) {
-        guard let lua = unsafe lua, let reply = unsafe reply else { return }
-        unsafe with(lua) { state in
-            unsafe state.whileRunning(lua) {
-                do throws(CallError) { unsafe try body(member, Call(lua: lua, state: state)).write(to: reply) } catch {
-                    unsafe error.write(to: reply)
-                }
-            }
-        }
-    }
-
     /// Runs `body` for `lua`, the coroutine of this state that has called the host.
     @inline(__always)
     func whileRunning<Result>(_ lua: OpaquePointer, _ body: () -> Result) -> Result {
@@ -268,7 +253,7 @@ final class LuaState: @unchecked Sendable {
     func call(_ function: Parcel, for operation: LuaOperation, about failure: OperationFailure?) throws(Failure) -> [LuaValue] {
         var body = unsafe operation.cBody(number: 0)
         unsafe (body.is_invocation, body.method, body.omits_operation) = (false, nil, failure != nil)
-        let arguments = failure.map { FlatValues(error: $0) }
+        let arguments = failure.map { FlatValues($0, .error) }
         let returned = try unsafe runCode(of: operation, body, function.pointer, arguments, limit: LUA_MULTRET)
         withExtendedLifetime(function) {}
         return try values(of: returned.parcel)

@@ -7,38 +7,6 @@ struct Prelude: Sendable {
     let label: String
 }
 
-extension Call {
-    /// `opscript.prelude(f)`.
-    func addPrelude() throws(CallError) -> Answer {
-        try requireKeeping("opscript.prelude")
-        guard isFunction(at: 1) else { throw expected("function", at: 1) }
-        let label = functionLabel(at: 1)
-        unsafe lua_settop(lua, 1)
-        state.publishPaths()
-        do throws(Failure) { state.core.add(Prelude(body: try state.encode(count: 1, CLUA_BODY), label: label)) } catch {
-            throw CallError(error)
-        }
-        return .nothing
-    }
-
-    /// The name in messages of the function at a stack index: where it is defined.
-    func functionLabel(at index: Int32) -> String {
-        unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer in
-            unsafe clua_function_label(lua, index, buffer.baseAddress, buffer.count)
-            return unsafe buffer.baseAddress.map { unsafe String(cString: $0) } ?? ""
-        }
-    }
-
-    /// `opscript.captures(f)`.
-    func captures() throws(CallError) -> Answer {
-        guard isFunction(at: 1) else { throw expected("function", at: 1) }
-        do throws(Failure) {
-            try unsafe state.attempt { lua, failure in unsafe clua_captures(lua, 1, &failure) }
-        } catch { throw CallError(error) }
-        return .values(1)
-    }
-}
-
 extension Runtime {
     /// Runs a script in the main state now, and in each worker's state before its next operation. Its assignments to globals then belong to
     /// every state, and are not sent with functions. Host functions that the script uses must be registered before.

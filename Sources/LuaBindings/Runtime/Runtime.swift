@@ -121,73 +121,25 @@ public final class Runtime: Sendable {
     @safe private(set) nonisolated(unsafe) var main: LuaState?
     private let isClosing = Atomic<Bool>(false)
 
-    /// Makes a runtime and its main state, on any thread. A worker makes its own state when it runs its first Lua function.
-    ///
-    /// - Throws: an error if memory has run out, if a fresh state exceeds `stateMemoryLimit`, if there is no executable for
-    ///   `isolation`, or if this process was started as a worker process.
-    public convenience init(_ configuration: Configuration = Configuration()) throws(LuaError) {
-        try self.init(configuration) { core in LuaState(core: core, inbox: core.engine.mainInbox) }
-        if let limit = configuration.stateMemoryLimit, let main, main.usedBytes > limit {
-            close()
-            throw LuaError(message: "a stateMemoryLimit of \(limit) bytes is too little: a fresh Lua state holds more")
-        }
-        do throws(LuaError) { try apply(configuration) } catch {
-            close()
-            throw error
-        }
-    }
-
-    /// See `adopt`.
-    convenience init(adopting lua: OpaquePointer, _ adoption: Adoption) throws(LuaError) {
-        var configuration = Configuration()
-        configuration.scriptsMayExit = true
-        try self.init(configuration) { core in
-            unsafe core.adoption = adoption
-            return unsafe LuaState(core: core, inbox: core.engine.mainInbox, adopting: lua, adoption)
-        }
-    }
-
     /// Makes the engine and the main state.
     ///
-    /// - Parameter makeState: makes the state; nil if memory has run out.
-    private init(_ configuration: Configuration, makeState: (RuntimeCore) -> LuaState?) throws(LuaError) {
+    /// - Parameters:
+    ///   - host: the module `opscript`.
+    ///   - makeState: makes the state; nil if memory has run out.
+    init(
+        _ configuration: Configuration, host: UnsafePointer<clua_host>, makeState: (RuntimeCore) -> LuaState?
+    ) throws(LuaError) {
         try WorkerProcess.refuseToBeHost()
         let workerExecutable = try configuration.isolation.resolve()
         engine = Engine(
             workerCount: configuration.workerCount, hostMayAddOperations: configuration.hostMayAddOperations,
             idleTime: configuration.idleTime)
-        core = RuntimeCore(engine: engine, configuration, workerExecutable: workerExecutable)
+        core = unsafe RuntimeCore(engine: engine, host: host, configuration, workerExecutable: workerExecutable)
         guard let state = makeState(core) else { throw LuaError(message: "not enough memory for a Lua state") }
         core.adopt(mainState: state)
         main = state
         core.awaitedCalls.open(for: state)
         engine.entrance.open(for: state)
-    }
-
-    /// Applies the settings that take effect in Lua.
-    private func apply(_ configuration: Configuration) throws(LuaError) {
-        if let observer = configuration.observer { engine.addObserver(observer) }
-        if let paths = configuration.modulePaths { try setPackageField("path", to: paths) }
-        if let paths = configuration.cModulePaths { try setPackageField("cpath", to: paths) }
-        if let loader = configuration.moduleLoader {
-            try addModuleLoader { name in try loader(name).map { (text: Array($0.utf8), chunkName: "@\(name)") } }
-        }
-        if let prelude = configuration.prelude { try addPrelude(prelude) }
-    }
-
-    /// Makes `require` ask `loader` for the text of a module, and for its name in messages.
-    func addModuleLoader(_ loader: @escaping @Sendable (String) throws -> (text: [UInt8], chunkName: String)?) throws(LuaError) {
-        try add(
-            .loader(
-                HostFunction("require") { call in
-                    guard let (text, chunkName) = try loader(try call.string(at: 1)) else { return }
-                    try call.push(LuaValue(bytes: text))
-                    try call.push(chunkName)
-                }))
-    }
-
-    private func setPackageField(_ name: String, to paths: [String]) throws(LuaError) {
-        try run("local name, value = ...; package[name] = value", arguments: [.string(name), .string(paths.joined(separator: ";"))])
     }
 
     // Without a main state, the initializer has failed.

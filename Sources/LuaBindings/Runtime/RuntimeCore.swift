@@ -10,6 +10,9 @@ import Synchronization
 @safe
 final class RuntimeCore: @unchecked Sendable {
     let engine: Engine
+    /// The functions and classes of the module `opscript`, for each state.
+    // Safety: immutable, and never freed.
+    let host: UnsafePointer<clua_host>
     let ignoresEnvironment: Bool
     let scriptsMayExit: Bool
     /// See `Runtime.Configuration.servesCluster`.
@@ -32,7 +35,7 @@ final class RuntimeCore: @unchecked Sendable {
     let store: WorkStore?
     /// Timers and child processes.
     let io = IOThread()
-    let channels = ChannelList()
+    let channels = WeakList()
     let clusters: ClusterConnections
     /// The calls into the main state that tasks await.
     let awaitedCalls = AwaitedCalls()
@@ -48,9 +51,9 @@ final class RuntimeCore: @unchecked Sendable {
     /// The open states. No state is closed while this is locked.
     let states = Guarded<[LuaState]>([])
     /// Operations whose parcels keep operations alive.
-    private let keepers = Guarded(Keepers())
+    private let keepers = WeakList()
     private let classes = Guarded<[ScriptClass]>([])
-    private let hostClasses = HostClasses()
+    let objectClasses = ObjectClasses()
     private let closing = Atomic<Bool>(false)
     private let hasWork = Atomic<Bool>(false)
     /// Whether new states show warnings.
@@ -64,14 +67,8 @@ final class RuntimeCore: @unchecked Sendable {
         var version = 0
         /// The main state's `package.path`, `package.cpath` and `arg`.
         var paths: Parcel?
-        var registrations: [Registration] = []
+        var registrations: [any Registration] = []
         var preludes: [Prelude] = []
-    }
-
-    private struct Keepers {
-        var all: [WeakOperation] = []
-        /// When `all` reaches this count, deallocated operations are removed.
-        var limit = 64
     }
 
     /// Failures that may still be unread.
@@ -81,8 +78,12 @@ final class RuntimeCore: @unchecked Sendable {
         var limit = 64
     }
 
-    init(engine: Engine, _ configuration: Runtime.Configuration, workerExecutable: Runtime.Isolation.Executable? = nil) {
+    init(
+        engine: Engine, host: UnsafePointer<clua_host>, _ configuration: Runtime.Configuration,
+        workerExecutable: Runtime.Isolation.Executable? = nil
+    ) {
         self.engine = engine
+        unsafe self.host = host
         self.workerExecutable = workerExecutable
         ignoresEnvironment = configuration.ignoresEnvironment
         scriptsMayExit = configuration.scriptsMayExit
@@ -101,7 +102,10 @@ final class RuntimeCore: @unchecked Sendable {
         clusters = ClusterConnections(configuration)
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
         engine.describeWaits { [channels] in
-            channels.purposeOfWait(of: $0) ?? ($0 as? LuaOperation)?.ticket?.purposeOfWait
+            for case let channel as any WaitedObject in channels.all {
+                if let purpose = channel.purposeOfWait(of: $0) { return purpose }
+            }
+            return ($0 as? LuaOperation)?.ticket?.purposeOfWait
         }
     }
 
@@ -137,15 +141,7 @@ final class RuntimeCore: @unchecked Sendable {
 
     /// Records that `operation` has a parcel that keeps operations alive. If those keep `operation` alive in turn, only `close` breaks the
     /// cycle.
-    func addKeeper(_ operation: LuaOperation) {
-        keepers.withLock { keepers in
-            if keepers.all.count >= keepers.limit {
-                keepers.all.removeAll { $0.operation == nil }
-                keepers.limit = 2 * keepers.all.count + 64
-            }
-            keepers.all.append(WeakOperation(operation))
-        }
-    }
+    func addKeeper(_ operation: LuaOperation) { keepers.add(operation) }
 
     /// The class with this identity, which another machine has sent: the known one, if it was sent before or belongs to this runtime.
     func scriptClass(_ identity: UInt64, name: String, isGroup: Bool) -> ScriptClass {
@@ -166,13 +162,13 @@ final class RuntimeCore: @unchecked Sendable {
     func close() {
         unsafe mainState?.close()
         unsafe mainState = nil
-        channels.abandonAll()
+        for case let channel as any WaitedObject in channels.all { channel.abandon() }
         // Classes may refer to each other and to their operations.
-        for keeper in keepers.withLock({ exchange(&$0.all, with: []) }) { (keeper.operation as? LuaOperation)?.dropParcels() }
+        for case let keeper as LuaOperation in keepers.all { keeper.dropParcels() }
         for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }
         // Host functions may refer to the runtime, so release them outside of the lock.
         let registrations = shared.withLock { exchange(&$0.registrations, with: []) }
-        withExtendedLifetime((registrations, hostClasses.removeAll())) {}
+        withExtendedLifetime((registrations, objectClasses.removeAll())) {}
         store?.close()
         clusters.close()
     }
@@ -236,7 +232,9 @@ final class RuntimeCore: @unchecked Sendable {
     func prepare(_ state: LuaState) throws(Failure) {
         guard sharedVersion.load(ordering: .acquiring) != state.appliedSharedVersion else { return }
         let published = published
-        try state.register(published.registrations.dropFirst(state.registrationCount))
+        for registration in published.registrations.dropFirst(state.registrationCount) {
+            try unsafe state.attempt { lua, failure in unsafe registration.register(in: lua, &failure) }
+        }
         state.registrationCount = published.registrations.count
         if let paths = published.paths, !isMain(state) { try state.apply(paths: paths) }
         if !isMain(state) { state.preludes = published.preludes }
@@ -259,16 +257,10 @@ final class RuntimeCore: @unchecked Sendable {
 
     func add(_ prelude: Prelude) { publish { $0.preludes.append(prelude) } }
 
-    func register(_ registration: Registration) {
-        if case .hostClass(let hostClass) = registration { hostClasses.add(hostClass) }
+    func register(_ registration: any Registration) {
+        objectClasses.add(registration)
         publish { $0.registrations.append(registration) }
     }
-
-    /// The registered class of an object, or of its nearest superclass that has one.
-    func hostClass(of object: AnyObject) -> HostClass? { hostClasses.find(for: object) }
-
-    /// The name of an object's class in messages.
-    func className(of object: AnyObject) -> String { hostClass(of: object)?.name ?? "\(type(of: object))" }
 
     // MARK: reports
 

@@ -48,14 +48,6 @@ struct Failure: Error {
         stop = reason
     }
 
-    /// Makes the failure of a body that a worker has interrupted in order to stop it for `reason`. Keeps the place.
-    init(interrupt failure: OperationFailure, by reason: StopReason) {
-        self.init(stop: reason)
-        let interruption = StopReason.interrupted.message
-        if failure.message.hasSuffix(interruption) { message = failure.message.dropLast(interruption.count) + message }
-        traceback = failure.traceback
-    }
-
     /// Takes ownership of what `failure` owns.
     init(taking failure: inout clua_failure) {
         message = unsafe string(failure.message, failure.message_count)

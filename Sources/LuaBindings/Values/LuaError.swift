@@ -77,8 +77,7 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
     static func report(_ message: String, _ traceback: String, _ underlying: (any Error)?) -> String {
         let inner =
             switch underlying {
-            case let error as LuaError where !error.traceback.isEmpty: "\ncaused by: \(error.report)"
-            case let failure as OperationFailure where !failure.traceback.isEmpty: "\ncaused by: \(failure.report)"
+            case let error as any TracedError where !error.traceback.isEmpty: "\ncaused by: \(error.report)"
             default: ""
             }
         return (traceback.isEmpty ? message : "\(message)\n\(traceback)") + inner
@@ -100,3 +99,12 @@ extension Failure {
         }
     }
 }
+
+/// An error with the stack of Lua at its raise.
+protocol TracedError: Error {
+    var traceback: String { get }
+    /// Message and traceback.
+    var report: String { get }
+}
+
+extension LuaError: TracedError {}

@@ -19,6 +19,9 @@ public struct LuaReference: Sendable, Hashable {
     /// Makes a reference, which retains the object.
     public init(_ object: any LuaObject) { self.object = object }
 
+    /// The kind of the object's handle.
+    var kind: ObjectKind { (object as? any ModuleObject)?.kind ?? .object }
+
     /// Whether both refer to the same object.
     public static func == (left: LuaReference, right: LuaReference) -> Bool { left.object === right.object }
 

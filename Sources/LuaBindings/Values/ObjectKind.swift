@@ -31,3 +31,8 @@ func object<T: AnyObject>(_ pointer: UnsafeMutableRawPointer, as type: T.Type) -
     // Safety: the handle's kind says which class the object has.
     return unsafe unsafeDowncast(object, to: type)
 }
+
+/// An object of a class of the module that the host gets as a `LuaValue.object`, as it gets its own objects.
+protocol ModuleObject: LuaObject {
+    var kind: ObjectKind { get }
+}

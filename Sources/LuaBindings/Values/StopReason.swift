@@ -16,13 +16,4 @@ enum StopReason: Int32 {
         case .instructions: "instruction limit exceeded"
         }
     }
-
-    var failureKind: OperationFailure.Kind {
-        switch self {
-        case .interrupted: .interrupted
-        case .timeout: .timeout
-        case .memory: .memory
-        case .instructions: .instructions
-        }
-    }
 }

@@ -1,46 +1,12 @@
 import CLua
 import OpEngine
 
-/// A call of a host function: its arguments, read one by one and only when asked for, and its results.
-///
-/// For functions that are called often, have any number of arguments, return several values, or look at a few fields of a large table.
-/// Reading a number or a boolean allocates nothing.
-///
-/// ```swift
-/// try runtime.registerDirect("add") { call in try call.push(call.integer(at: 1) + call.integer(at: 2)) }
-/// ```
-///
-/// A call is valid while the function runs, and only on its thread; the compiler keeps it from being stored. The errors that its methods
-/// throw name the argument, as Lua's own functions do: `bad argument #2 to 'add' (number expected, got nil)`.
-@safe
-public struct LuaCall: ~Copyable {
-    private let lua: OpaquePointer
-    // Safety: the state runs the call.
-    unowned(unsafe) private let state: LuaState
-    /// A variable of the caller.
-    private let progress: UnsafeMutablePointer<Progress>
-
-    /// The progress of a call.
-    @safe
-    struct Progress {
-        var resultCount: Int32 = 0
-        /// Retained; nil if the function has no `LuaTable`.
-        var tables: Unmanaged<LuaTable.Scope>?
-
-        /// Ends the use of the tables that the function has got.
-        @inline(__always)
-        func end() { if let tables = unsafe tables { unsafe tables.takeRetainedValue().end() } }
-    }
-
-    @inline(__always)
-    init(lua: OpaquePointer, state: LuaState, progress: UnsafeMutablePointer<Progress>) {
-        unsafe (self.lua, self.state, self.progress) = (lua, state, progress)
-    }
-
+/// Reading arguments, adding results, and waiting.
+extension LuaCall {
     /// The number of arguments. The functions below take positions from 1 to this number; any other position is a nil.
     public var argumentCount: Int { unsafe Int(lua_gettop(lua) - progress.pointee.resultCount) }
 
-    private var call: Call { unsafe Call(lua: lua, state: state) }
+    private var call: Call { unsafe Call(lua: lua, state: LuaState.of(lua)) }
 
     /// The stack index of an argument. Pushed values follow the arguments, so a position after the arguments must not reach them.
     @inline(__always)
@@ -164,7 +130,10 @@ public struct LuaCall: ~Copyable {
     }
 
     private var tables: LuaTable.Scope {
-        if let tables = unsafe progress.pointee.tables { return unsafe tables.takeUnretainedValue() }
+        // Safety: this property alone sets the field.
+        if let tables = unsafe progress.pointee.tables {
+            return unsafe unsafeDowncast(tables.takeUnretainedValue(), to: LuaTable.Scope.self)
+        }
         let tables = LuaTable.Scope(call)
         unsafe progress.pointee.tables = .passRetained(tables)
         return tables
@@ -271,6 +240,12 @@ public struct LuaCall: ~Copyable {
     /// - Throws: the error of `body`; an error if the waiting operation was cancelled or stopped, which also cancels the task.
     @usableFromInline
     func waiting<Value: Sendable>(for body: @escaping @Sendable () async throws -> Value) throws -> Value {
-        try unsafe state.wait(for: AsyncCall(body))
+        try call.state.wait(for: AsyncCall(body))
     }
+}
+
+extension LuaCall.Progress {
+    /// Ends the use of the tables that the function has got.
+    @inline(__always)
+    func end() { if let tables = unsafe tables { (unsafe tables.takeRetainedValue() as? LuaTable.Scope)?.end() } }
 }

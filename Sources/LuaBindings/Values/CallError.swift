@@ -1,0 +1,28 @@
+/// A mistake of the caller. It becomes a Lua error.
+enum CallError: Error {
+    /// Raised after the position of the caller.
+    case message(String)
+    /// The argument at this stack index is wrong.
+    case argument(Int32, String)
+    /// Memory has run out.
+    case noMemory
+    /// The running body is stopped.
+    case stop(StopReason)
+
+    init(_ failure: Failure) {
+        self = failure.stop.map { .stop($0) } ?? (failure.isMemoryError ? .noMemory : .message(failure.message))
+    }
+}
+
+extension Failure {
+    /// Makes the failure of a call that the host has made, not Lua.
+    init(_ error: CallError) {
+        switch error {
+        case .message(let text), .argument(_, let text): self.init(message: text)
+        case .noMemory:
+            self.init(message: "not enough memory")
+            isMemoryError = true
+        case .stop: self.init(message: "error")
+        }
+    }
+}
