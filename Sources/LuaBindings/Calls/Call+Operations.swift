@@ -3,7 +3,7 @@ import CLua
 import Synchronization
 
 extension Call {
-    /// Runs `body`. Its errors become errors of the caller: refusals of the engine, and values that cannot be sent.
+    /// Runs `body` and turns its errors into errors of the caller: refusals of the engine, and values that cannot be sent.
     @inline(__always)
     @discardableResult
     func asCallError<Result>(_ body: () throws -> Result) throws(CallError) -> Result {
@@ -39,21 +39,19 @@ extension Call {
     ///
     /// - Throws: an error that names the operations that nothing can finish any more.
     func wait(for operations: [Operation], timeout: Double?) throws(CallError) -> Bool {
-        let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
-        return try wait(for: operations, isAnyEnough: false, until: deadline)
+        try wait(for: operations, isAnyEnough: false, timeout: timeout)
     }
 
     /// Waits until one of the operations has finished, and returns the first of those. Nil if the time ran out.
     func waitForAny(_ operations: [Operation], timeout: Double?) throws(CallError) -> Operation? {
         guard !operations.isEmpty else { throw .argument(1, "an operation to wait for is missing") }
-        let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
-        _ = try wait(for: operations, isAnyEnough: true, until: deadline)
+        _ = try wait(for: operations, isAnyEnough: true, timeout: timeout)
         return operations.first { $0.isFinished }
     }
 
     /// Waits until the queue is empty. Also waits for operations that are added meanwhile.
     func wait(for queue: OperationQueue, timeout: Double?) throws(CallError) -> Bool {
-        let deadline = timeout.map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
+        let deadline = timeout.map { ContinuousClock.Instant.after($0) }
         let wait = queue.wait(in: state.inbox)
         defer { wait.end() }
         while true {
@@ -103,7 +101,7 @@ extension Call {
     }
 
     private func wait(
-        for operations: [Operation], isAnyEnough: Bool, until deadline: ContinuousClock.Instant?
+        for operations: [Operation], isAnyEnough: Bool, timeout: Double?
     ) throws(CallError) -> Bool {
         let unfinished = operations.filter { !$0.isFinished }
         if unfinished.isEmpty || isAnyEnough && unfinished.count < operations.count {
@@ -119,7 +117,7 @@ extension Call {
         defer {
             if isAnyEnough || !count.hasEnded { for operation in unfinished { operation.forgetFinishHandlers(of: count) } }
         }
-        switch try state.wait(deadline: deadline, until: { count.hasEnded }) {
+        switch try state.wait(deadline: timeout.map { .after($0) }, until: { count.hasEnded }) {
         case .satisfied:
             if count.hasEnded { try state.runDueCompletions() }
             return count.hasEnded

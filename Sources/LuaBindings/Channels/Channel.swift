@@ -55,8 +55,7 @@ public final class Channel: LuaObject, WaitedObject {
     /// Whether the channel was closed: nothing can be sent any more.
     public var isClosed: Bool { buffer.withLock { $0.isClosed } }
 
-    /// Closes the channel. Receivers get the messages that are left, and then nothing. Senders get an error. No effect if the channel is
-    /// closed.
+    /// Closes the channel. Receivers get the messages that are left, and then nothing. Senders get an error. Does nothing if it is closed already.
     public func close() {
         let waiters = buffer.withLock { buffer in
             buffer.isClosed = true

@@ -88,7 +88,7 @@ enum ChannelClass {
         case seconds(Double)
 
         var deadline: ContinuousClock.Instant? {
-            if case .seconds(let seconds) = self { .now.advanced(by: .seconds(min(seconds, 1e9))) } else { nil }
+            if case .seconds(let seconds) = self { .after(seconds) } else { nil }
         }
     }
 

@@ -3,7 +3,7 @@ import OpEngine
 
 /// Deferred operations: only their handles know of them until something asks for the operation. See `deferred.h`.
 extension LuaState {
-    /// What C must know of them.
+    /// Describes them to C.
     static var deferral: clua_deferral {
         unsafe clua_deferral(
             kind: ObjectKind.operation.rawValue, make_function: OperationClass.Function.new.number,

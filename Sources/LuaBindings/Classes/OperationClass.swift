@@ -60,7 +60,7 @@ enum OperationClass {
             let wasRaised = call.state.interruptWasRaised
             try call.state.core.usage.takeOperations(1)
             do throws(CallError) {
-                try call.asCallError { try operation.prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
+                try call.asCallError { try [operation].prepared(for: nil, in: call.state, handleAt: 1) { try operation.tryStart() } }
             } catch {
                 call.state.core.usage.returnOperations(1)
                 throw error
@@ -305,8 +305,8 @@ enum OperationClass {
         if call.state.acceptedNames.contains(name) { return }
         if Function.names.contains(name) { throw .message("'\(name)' is a method of operations and cannot be assigned") }
         if unsafe clua_class_has(call.lua, 1, 2) { return }
-        // Many words are two letters away from a short one. Method names match only if they are nearly the same, because scripts rarely
-        // mean to assign a method.
+        // Many words are two letters away from a short one. Method names match only if they are nearly the same, because scripts do not
+        // assign methods on purpose.
         let near =
             Spelling.nearest(to: name, among: Property.names.filter { $0.utf8.count > 5 }, within: name.utf8.count < 5 ? 1 : 2)
             ?? Spelling.nearest(to: name, among: Property.names, within: 1)
@@ -332,7 +332,7 @@ enum OperationClass {
 }
 
 extension Operation {
-    /// The value of the operation's `error` in scripts.
+    /// The operation's `error` in scripts.
     fileprivate var failureForScripts: OperationFailure? {
         if let operation = self as? LuaOperation { return operation.failure }
         guard isFinished, let error else { return nil }

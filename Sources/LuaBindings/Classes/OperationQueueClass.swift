@@ -96,7 +96,7 @@ enum OperationQueueClass {
         guard let operation = unsafe call.unmanagedOperation(at: 2) else { throw call.expected("Operation or function", at: 2) }
         return try unsafe operation.with { operation throws(CallError) in
             let isSent = try call.asCallError {
-                try operation.prepared(for: queue, in: call.state, handleAt: 2) {
+                try [operation].prepared(for: queue, in: call.state, handleAt: 2) {
                     try adding([operation], to: queue, call) { try queue.tryAddOperation(operation) }
                 }
             }
@@ -156,7 +156,7 @@ enum OperationQueueClass {
             if runsHere {
                 operation = LuaOperation(in: call.state, kind: .function, bodyCount: 1)
                 try call.attachBody(at: 2, to: operation)
-                try operation.prepared(for: queue, in: call.state, handleAt: 2) { try add(operation) }
+                try [operation].prepared(for: queue, in: call.state, handleAt: 2) { try add(operation) }
             } else {
                 operation = LuaOperation(sending: try call.state.encodeBody(count: call.count - 1), from: call.state)
                 try add(operation)

@@ -162,7 +162,7 @@ enum ProcessClass {
     /// Waits for `process` and returns its result. Nil if the time ran out, or if the waiting operation was cancelled and another one has
     /// started the process.
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
-        let deadline = try call.timeout(at: 2).map { ContinuousClock.now.advanced(by: .seconds(min($0, 1e9))) }
+        let deadline = try call.timeout(at: 2).map { ContinuousClock.Instant.after($0) }
         let state = call.state
         process.wake(state.inbox)
         defer { process.stopWaking(state.inbox) }

@@ -121,8 +121,7 @@ enum ScriptModule {
             throw .message("programs are not available here: the host of this script does not allow them")
         case .now: return .number(MonotonicClock.seconds)
         case .sleep:
-            let seconds = try call.seconds(at: 1)
-            _ = try call.state.wait(deadline: .now.advanced(by: .seconds(min(seconds, 1e9)))) { false }
+            _ = try call.state.wait(deadline: .after(call.seconds(at: 1))) { false }
             return .nothing
         case .after: return try TimerClass.start(call, repeats: false)
         case .every: return try TimerClass.start(call, repeats: true)

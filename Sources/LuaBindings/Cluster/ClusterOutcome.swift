@@ -4,7 +4,7 @@ import OpCluster
 import OpPlatform
 import Synchronization
 
-/// Writes and reads the blob that `ClusterConnection.setup` makes.
+/// Reads the blob that `ClusterConnection.setup` has written.
 enum ClusterSetup {
     struct Settings {
         let showsWarnings: Bool
@@ -14,7 +14,7 @@ enum ClusterSetup {
         let directory: String
     }
 
-    /// Encodes the settings, the modules' paths and the preludes of a run.
+    /// The coordinator's setup for workers. `state` is the calling thread's.
     static func blob(of core: RuntimeCore, _ published: RuntimeCore.Shared) throws(Failure) -> Blob {
         var settings = ByteWriter()
         settings.byte(core.showsWarnings.load(ordering: .relaxed) ? 1 : 0)
@@ -57,7 +57,7 @@ enum ClusterSetup {
 
 /// Makes an operation of a worker from a task, and the coordinator's outcome from that operation.
 enum ClusterOutcome {
-    /// The contents of a task.
+    /// The parts of a task.
     struct Received {
         let operation: LuaOperation
         /// The name of its queue.
@@ -91,10 +91,9 @@ enum ClusterOutcome {
             operation.keep(parcel)
             bodies.append(.parcel(parcel))
         }
-        let count = bodies.count
-        operation.withFields { fields in
-            fields.changeBodies { $0 = count == 0 ? .empty : count == 1 ? .one(bodies[0]) : .several(bodies) }
-            fields.blockCount = UInt32(count)
+        operation.withFields { [bodies] fields in
+            fields.changeBodies { $0 = SmallArray(bodies) }
+            fields.blockCount = UInt32(bodies.count)
         }
         operation.keepsMore()
         if let timeout { operation.timeout = timeout }
@@ -107,10 +106,10 @@ enum ClusterOutcome {
     /// The outcome of an operation that has finished.
     ///
     /// - Parameters:
-    ///   - before: the values that were stored in it when it began.
-    ///   - failures: the errors of other operations that its body may have read.
-    ///   - others: the unread failures of operations that bodies have made here.
-    ///   - files: the outputs, if the coordinator does not see them.
+    ///   - before: what was stored in it when it began.
+    ///   - failures: the errors that it may have read.
+    ///   - others: the failures of operations that bodies have made here, which no code has read.
+    ///   - files: what it has made, if that must be sent.
     static func payload(
         of operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], others: [OperationFailure], files: [SentFile],
         _ frozenValues: FrozenValues

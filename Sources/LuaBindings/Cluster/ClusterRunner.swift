@@ -177,7 +177,7 @@ final class ClusterRun: Sendable {
                 ClusterOutcome.payload(of: operation, before: before, received.failures, others: others, files: made, frozenValues)
             }
         }
-        // A stop that was requested before `operations` had this operation has not found it.
+        // A request to stop the task may have arrived before the task.
         if let request = task.stopRequest { stop(task, request) }
         folder.enter(sent == nil ? directory : ownFolder, for: task) { [self] in
             guard let sent else { return add(operation, of: task, running, to: queue) }
@@ -201,11 +201,11 @@ final class ClusterRun: Sendable {
 
     /// Sends the outcome of a task that has ended or never begins.
     ///
-    /// - Parameter payload: makes the outcome. Its argument is the unread failures of operations that bodies have made.
+    /// - Parameter payload: makes the outcome. It gets the failures of operations that bodies have made, and that no code has read.
     private func finish(
         _ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, with payload: ([OperationFailure]) -> Payload
     ) {
-        // The outcome contains this error. Marking it as read keeps it out of the unread failures below.
+        // The outcome tells it. The mark comes first: other threads take unread failures.
         (operation.error as? OperationFailure)?.markRead()
         let others = state.withLock { state -> [OperationFailure] in
             state.operations[ObjectIdentifier(task)] = nil
@@ -279,7 +279,7 @@ private final class RunningTask: Sendable {
     func write(_ bytes: [UInt8], to stream: UInt8) {
         let lines = pending.withLock { pending -> [UInt8] in
             let index = Int(stream) - 1
-            // The pending bytes have no newline.
+            // Pending bytes have no newline.
             guard let end = bytes.lastIndex(of: UInt8(ascii: "\n")) else {
                 pending[index] += bytes
                 return []

@@ -12,15 +12,17 @@ extension LuaOperation {
     /// The executor of the queue, if the queue uses a cluster.
     var clusterExecutor: ClusterExecutor? { queue?.underlyingQueue as? ClusterExecutor }
 
-    func start(by executor: ClusterExecutor) {
-        withFields { $0.rareInUse.ticket = ClusterTicket(executor) }
-        if let error = startOrRefuse(endsWithMain: false) { fatalError("\(error)") }
+    /// Whether the queue's executor is a cluster's. The operation, which is about to start, then gets a ticket.
+    func takeTicket() -> Bool {
+        guard let clusterExecutor, memberQueue == nil else { return false }
+        withFields { $0.rareInUse.ticket = ClusterTicket(clusterExecutor) }
+        return true
     }
 
     /// Sends the bodies to a worker.
     func leave(with ticket: ClusterTicket) {
         let executor = ticket.executor
-        // The operation ends from outside the engine. Threads that wait for it must not report a wait without end.
+        // A wait for the operation is not stuck: a message ends it.
         core.engine.hold()
         executor.operationDidStart()
         let (bodies, step) = takeBodies()
@@ -29,7 +31,7 @@ extension LuaOperation {
             var finishStep: (@Sendable () -> Void)?
             var files: ClusterFiles?
             if let step, case .one(let body) = bodies {
-                guard let finish = begin(body, of: step) else { return complete(ticket, seconds: nil) }
+                guard let finish = begin(body, of: step) else { return complete(ticket) }
                 finishStep = finish
                 files = executor.connection.files(of: step)
             }
@@ -49,7 +51,7 @@ extension LuaOperation {
     ) {
         let connection = ticket.executor.connection
         var handlers = Coordinator.Handlers { [self] outcome in
-            // This thread receives messages. Work that needs a Lua state, or may wait for a file, must not run on it.
+            // The thread that receives messages has no Lua state, and must not wait for a file.
             if finishStep != nil || hasAttemptsLeft {
                 connection.run { [self] in finish(as: outcome, ticket, files, finishStep) }
             } else {
@@ -67,7 +69,7 @@ extension LuaOperation {
             if let files { connection.setInputs(files.inputs, of: number) }
         }
         ticket.isSubmitted(as: number)
-        // A stop that was requested before the operation had a ticket has not found it.
+        // A request to stop the operation that was made before it had a ticket has not reached the ticket.
         if stopReason != nil { ticket.interrupt() } else if isCancelled { ticket.cancel() }
     }
 
@@ -79,7 +81,14 @@ extension LuaOperation {
         let setup = try connection.setup(in: state)
         try core.prepare(state)
         var parcels: [Parcel] = []
-        for body in bodies { parcels.append(try parcel(of: body, in: state)) }
+        for body in bodies {
+            let parcel = try parcel(of: body)
+            if case .hostCall(_, let arguments) = body {
+                parcels.append(try unsafe state.add(FlatValues(arguments), to: parcel.pointer))
+            } else {
+                parcels.append(parcel)
+            }
+        }
         var writer = try WireWriter(
             for: self, describedName(with: parcels), describesOwner: true, frozenValues: connection.frozenValues)
         writer.blob(setup)
@@ -110,17 +119,6 @@ extension LuaOperation {
         return "\(displayName) \(unsafe String(cString: place))"
     }
 
-    private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
-        switch body {
-        case .parcel(let parcel), .copy(let parcel): return parcel
-        case .hostCall(let call):
-            defer { withExtendedLifetime(call) {} }
-            return try unsafe state.add(FlatValues(call.arguments), to: call.parcel.pointer)
-        case .handle: throw isElsewhere
-        case .unsendable(let refusal): throw refusal.failure
-        }
-    }
-
     // MARK: coming back
 
     private func finish(
@@ -136,14 +134,14 @@ extension LuaOperation {
                     if failure.kind == .interrupted, let reason = stopReason {
                         return fail(Failure(interrupt: failure, by: reason), reason.failureKind, ticket)
                     }
-                    return fail(failure, ticket)
+                    return complete(ticket, failure)
                 }
                 finishStep?()
                 complete(ticket, seconds: ended - began)
             } catch { fail(error, .error, ticket) }
         case .stopped:
             if let reason = stopReason { return fail(Failure(stop: reason), reason.failureKind, ticket) }
-            complete(ticket, seconds: nil)
+            complete(ticket)
         case .lost(let workers):
             let list = workers.joined(separator: ", ")
             fail(Failure(message: "\(displayName) was lost with its worker\(workers.count == 1 ? "" : "s"): \(list)"), .lost, ticket)
@@ -188,16 +186,11 @@ extension LuaOperation {
     }
 
     private func fail(_ failure: Failure, _ kind: OperationFailure.Kind, _ ticket: ClusterTicket) {
-        fail(OperationFailure(failure, kind: kind, of: self), ticket)
+        complete(ticket, OperationFailure(failure, kind: kind, of: self))
     }
 
-    private func fail(_ failure: OperationFailure, _ ticket: ClusterTicket) {
-        guard !isAsynchronous || withFields({ !$0.isEnding }) else { return complete(ticket, seconds: nil) }
-        record(failure)
-        complete(ticket, seconds: nil)
-    }
-
-    private func complete(_ ticket: ClusterTicket, seconds: Double?) {
+    private func complete(_ ticket: ClusterTicket, _ failure: OperationFailure? = nil, seconds: Double? = nil) {
+        if let failure, !isAsynchronous || withFields({ !$0.isEnding }) { record(failure) }
         guard ticket.claimEnd() else { return }
         let core = core
         if !isAsynchronous || claimEnd() { end() }

@@ -220,22 +220,13 @@ extension Blob {
 }
 
 extension LuaOperation {
-    /// Finishes this operation with the outcome that it had on another machine. The caller must hold the only reference.
+    /// Makes this operation one that has finished. The caller must hold the only reference.
     fileprivate func finishAsReceived(_ results: [Parcel], outcome: OperationOutcome, _ failure: OperationFailure?) {
-        _ = withFields { $0.takeBodies() }
-        if results.count == 1 {
-            setResults(.parcel(results[0]), ofBodyAt: 0)
-        } else if results.count > 1 {
-            setReceivedResults(results)
-        }
+        withFields { $0.setAllResults(SmallArray(results.map { .parcel($0) })) }
         for result in results { keep(result) }
         if outcome == .cancelled { cancelItself() }
         // The machine on which it failed reports the failure, unless the body here reads it.
         if let failure { fail(with: failure, outcome: outcome) }
         end()
-    }
-
-    private func setReceivedResults(_ results: [Parcel]) {
-        withFields { $0.setAllResults(.several(results.map { .parcel($0) })) }
     }
 }

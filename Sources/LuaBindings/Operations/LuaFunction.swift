@@ -47,7 +47,7 @@ extension LuaOperation {
         if function.parcel == nil && arguments.isEmpty {
             self.init(function.origin, .nothing)
         } else if let parcel = function.parcel ?? function.origin.body {
-            let body = arguments.isEmpty ? Body.parcel(parcel) : .hostCall(Body.HostCall(parcel, arguments))
+            let body = arguments.isEmpty ? Body.parcel(parcel) : .hostCall(parcel, arguments)
             self.init(function.origin, Fields(bodies: .one(body)))
             if !arguments.isEmpty { keepsMore() }
             registerReferences(of: parcel)

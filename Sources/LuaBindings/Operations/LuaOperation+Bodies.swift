@@ -10,25 +10,12 @@ extension LuaOperation {
         case handle
         /// In that handle, and copied from there.
         case copy(Parcel)
-        /// In that handle. The operation left its state by reference, but the body could not be copied.
-        case unsendable(Refusal)
+        /// In that handle. The operation left its state by reference, but the body could not be copied. Indirect, like the last case, so that
+        /// `Body` is one pointer wide.
+        indirect case unsendable(Failure)
         case parcel(Parcel)
-        case hostCall(HostCall)
-
-        /// Why a body could not be copied. A class, so that `Body` is one pointer wide.
-        final class Refusal: Sendable {
-            let failure: Failure
-
-            init(_ failure: Failure) { self.failure = failure }
-        }
-
         /// A function and the host's values that are its arguments.
-        final class HostCall: Sendable {
-            let parcel: Parcel
-            let arguments: [LuaValue]
-
-            init(_ parcel: Parcel, _ arguments: [LuaValue]) { (self.parcel, self.arguments) = (parcel, arguments) }
-        }
+        indirect case hostCall(Parcel, [LuaValue])
 
         /// Whether the handle of the state that made the operation has the body.
         var isInHandle: Bool {
@@ -56,7 +43,7 @@ extension LuaOperation {
     /// its bodies.
     func takeBodies() -> (SmallArray<Body>, StoredStep?) {
         // If the host added the operation to the main queue or started it here, the bodies run from the handle, provided it was kept.
-        let isAtHome = isOfMainState && core.isInMainState && queue.map { core.isMainQueue($0) } ?? true
+        let isAtHome = core.isInMainState && runsAtHome(in: queue) ?? isOfMainState
         let keepsThem = hasAttemptsLeft
         if keepsThem { tellWhenFinished() }
         return withFields { fields in
@@ -69,6 +56,22 @@ extension LuaOperation {
         }
     }
 
+    /// The function of a body, with everything that it captures. Without the arguments that a host gives.
+    func parcel(of body: Body) throws(Failure) -> Parcel {
+        switch body {
+        case .parcel(let parcel), .copy(let parcel): return parcel
+        case .hostCall(let parcel, _): return parcel
+        case .unsendable(let refusal): throw refusal
+        case .handle:
+            throw step == nil
+                ? isElsewhere
+                : Failure(
+                    message:
+                        "\(displayName) asks the store, but its function runs in the script's own state, where more counts than what it captures: "
+                        + "add it to a queue other than the main queue")
+        }
+    }
+
     // MARK: execution blocks
 
     /// The number of blocks that were added to the operation.
@@ -76,8 +79,7 @@ extension LuaOperation {
 
     /// Whether a block that `state` adds now may stay in the handle there.
     func keepsBlocksInHandle(of state: LuaState) -> Bool {
-        let runsAtHome = isOfMainState && queue.map { core.isMainQueue($0) } ?? false
-        return isHome(state) && (!isInQueue || runsAtHome) && !withFields { $0.isSealed }
+        isHome(state) && (!isInQueue || runsAtHome(in: queue) ?? false) && !withFields { $0.isSealed }
     }
 
     /// Adds another block.
@@ -118,10 +120,7 @@ extension LuaOperation {
         guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine rejects
         joinRun(of: state)
         let place = place(of: state)
-        let destination = unsafe queue.map { unsafe Unmanaged.passUnretained($0) }
-        let runsAtHome =
-            unsafe destination?.with { queue in isOfMainState && withCore { $0.isMainQueue(queue) } }
-            ?? (place == .home && state.link == nil)
+        let runsAtHome = runsAtHome(in: queue) ?? (place == .home && state.link == nil)
         let (needsPin, bodies, isObserved, step) = withFields { fields in
             let runsFromHandle = runsAtHome && fields.useHandle()
             return (
@@ -134,7 +133,7 @@ extension LuaOperation {
         if !runsAtHome && place == .home {
             for (index, body) in bodies.enumerated() where body.isInHandle { try copyBody(at: index, in: state, handleAt: handle) }
         } else if !runsAtHome {
-            for case .unsendable(let refusal) in bodies { throw refusal.failure }
+            for case .unsendable(let refusal) in bodies { throw refusal }
         }
         if needsPin { try pin(in: state, handleAt: handle) }
         if isObserved { keepObservations(in: state) }
@@ -142,11 +141,12 @@ extension LuaOperation {
     }
 
     /// Copies a body out of the handle in `state`.
-    private func copyBody(at index: Int, in state: LuaState, handleAt handle: Int32) throws(Failure) {
+    private func copyBody(at index: Int, in state: LuaState, handleAt handle: Int32 = 0) throws(Failure) {
         let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
         if !parcel.isFlat { state.publishPaths() }
-        if parcel.hasReferences { registerReferences(of: parcel) }
-        replaceBody(at: index, by: .copy(parcel))
+        registerReferences(of: parcel)
+        // If the script is in another process, nothing keeps the handle.
+        replaceBody(at: index, by: state.link == nil ? .copy(parcel) : .parcel(parcel))
     }
 
     /// `cancel` may have dropped the bodies on another thread; then this does nothing.
@@ -155,19 +155,18 @@ extension LuaOperation {
         withExtendedLifetime(replaced) {}
     }
 
-    /// Undoes `prepare` after the engine has rejected the operation. What was pinned because another state may add the operation stays
-    /// pinned.
+    /// Whether what is added to `queue` runs in the state that made the operation; nil without a queue.
+    private func runsAtHome(in queue: OperationQueue?) -> Bool? { queue.map { queue in withHome { $0.runsHere(in: queue) } ?? false } }
+
+    /// Undoes `prepare` after the engine has rejected the operation. A handle that was pinned because another state may add
+    /// the operation stays pinned.
     func withdraw(in state: LuaState) {
         guard !isInQueue, !isExecuting, !isFinished else { return }
         step?.end()
-        let isWatched = state.isWatching(self), place = place(of: state)
-        let (isPinned, isAwaited, observations) = withFields { fields in
-            let isAwaited = fields.completion.map { $0.isAwaited && $0.place == place } ?? false
-            if isAwaited { fields.completion?.isAwaited = false }
-            let isPinned = !isWatched && fields.unpin(at: place)
-            return (isPinned, isAwaited, isWatched || fields.isSealed ? [] : fields.observations)
-        }
-        if isAwaited { state.stopAwaitingCompletion() }
+        // The pin of a watched operation is older, and stays.
+        if state.isWatching(self) { return }
+        let place = place(of: state)
+        let (isPinned, observations) = withFields { fields in (fields.unpin(at: place), fields.isSealed ? [] : fields.observations) }
         if isPinned { state.unpin(self) }
         for observation in observations where observation.state === state { observation.stopAwaiting(endOf: self) }
     }
@@ -196,13 +195,8 @@ extension LuaOperation {
         if !isInQueue, place == .home {
             for (index, body) in bodies.enumerated() where body.isOnlyInHandle {
                 do throws(Failure) {
-                    let parcel = try state.keepingInterrupt { () throws(Failure) in
-                        try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: 0)
-                    }
-                    registerReferences(of: parcel)
-                    // If the script is in another process, nothing keeps the handle.
-                    replaceBody(at: index, by: state.link == nil ? .copy(parcel) : .parcel(parcel))
-                } catch { replaceBody(at: index, by: .unsendable(Body.Refusal(error))) }
+                    try state.keepingInterrupt { () throws(Failure) in try copyBody(at: index, in: state) }
+                } catch { replaceBody(at: index, by: .unsendable(error)) }
                 // If another state adds the operation to the main queue, it runs here, from the handle.
                 needsPin = needsPin || core.isMain(state)
             }
@@ -244,12 +238,11 @@ extension LuaState {
         let operation = unsafe Unmanaged.passRetained(
             LuaOperation(
                 origin(of: .function, nil),
-                LuaOperation.StateWord(body: Parcel(contents), isInHandle: true, hasCompletion: hasCompletion), hasCompletion: hasCompletion
-            ))
+                LuaOperation.StateWord(body: Parcel(contents), isInHandle: true, hasCompletion: hasCompletion)))
         return unsafe operation._withUnsafeGuaranteedRef { made in
             made.handleSlot = unsafe handle.pointee.slot
             unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
-            if hasCompletion { awaitCompletion() }
+            if hasCompletion { hasPinned() }
             // Encoding may run finalizers, and they may ask for the operation, so the handle already has it here.
             if !isFlat { publishPaths() }
             do { try queue.tryAddOperation(made) } catch {
@@ -268,42 +261,26 @@ extension Operation {
         // Safety: the class is final, so an equal type means an instance of it.
         type(of: self) == LuaOperation.self ? unsafe .passUnretained(unsafeDowncast(self, to: LuaOperation.self)) : nil
     }
-
-    /// Runs `body`, by which `state` adds this operation to `queue`, or starts it if `queue` is nil. A script's operation is prepared
-    /// before, and restored if `body` throws.
-    ///
-    /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
-    /// - Returns: whether the functions were copied, so that the handle no longer needs them.
-    /// - Throws: an error if something in the functions cannot be sent, and what `body` throws.
-    @inline(__always)
-    @discardableResult
-    func prepared(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32, _ body: () throws -> Void) throws -> Bool {
-        guard let operation = unsafe unmanagedOfScript else {
-            try body()
-            return false
-        }
-        // A garbage collection meanwhile must not unseal the operation. It looks at the reference count, so retain the operation here.
-        let kept = unsafe operation.with({ state.isWatching($0) }) ? operation.retain() : nil
-        defer { unsafe kept?.release() }
-        return try unsafe operation.with { operation in
-            do {
-                let isSent = try operation.prepare(for: queue, in: state, handleAt: handle)
-                try body()
-                return isSent
-            } catch {
-                operation.withdraw(in: state)
-                throw error
-            }
-        }
-    }
 }
 
-extension Sequence<Operation> {
-    /// Prepares all operations or none, and runs `body`. See `Operation.prepared`.
-    func prepared(for queue: OperationQueue?, in state: LuaState, _ body: () throws -> Void) throws {
+extension [Operation] {
+    /// Runs `body`, by which `state` adds these operations to `queue`, or starts them if `queue` is nil. The operations of scripts are
+    /// prepared before, all or none, and restored if `body` throws.
+    ///
+    /// The array keeps the operations: a garbage collection that finds only the handle's reference unseals an operation.
+    ///
+    /// - Parameter handle: the stack index of the handle of the only operation in the current call, or 0 to look up the handles.
+    /// - Returns: whether the functions of the last one were copied, so that its handle no longer needs them.
+    /// - Throws: an error if something in the functions cannot be sent, and what `body` throws.
+    @discardableResult
+    func prepared(
+        for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32 = 0, _ body: () throws -> Void
+    ) throws -> Bool {
         do {
-            for case let operation as LuaOperation in self { _ = try operation.prepare(for: queue, in: state, handleAt: 0) }
+            var isSent = false
+            for case let operation as LuaOperation in self { isSent = try operation.prepare(for: queue, in: state, handleAt: handle) }
             try body()
+            return isSent
         } catch {
             for case let operation as LuaOperation in self { operation.withdraw(in: state) }
             throw error

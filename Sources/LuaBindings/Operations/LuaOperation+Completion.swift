@@ -1,8 +1,8 @@
 import CLua
 @_spi(Subclassing) import OpEngine
 
-/// What Lua states keep until the operation has finished: the completion block that a script has set, observers, and the handle with the
-/// functions in it.
+/// The things that Lua states keep until the operation has finished: the completion block that a script has set, observers, and the handle
+/// with the functions in it.
 extension LuaOperation {
     /// How this operation names `state`.
     @inline(__always)
@@ -47,22 +47,22 @@ extension LuaOperation {
         return isSealed
     }
 
-    /// Replaces the script's completion block. The state of the old block no longer waits for it. Returns whether the operation is sealed.
+    /// Replaces the script's completion block. Returns whether the operation is sealed.
     private func replaceCompletion(by place: Place?) -> Bool {
-        let (replaced, isSealed) = withFields { fields -> (Completion?, Bool) in
-            if let completion = fields.completion, completion.place == place { return (nil, fields.isSealed) }
-            return (exchange(&fields.completion, with: place.map { Completion(place: $0) }), fields.isSealed)
+        let (replaced, isSealed) = withFields { fields -> (Place?, Bool) in
+            let old = fields.completion?.place
+            if old == place { return (nil, fields.isSealed) }
+            fields.completion = place.map { Completion(place: $0) }
+            return (old, fields.isSealed)
         }
-        guard let replaced else { return isSealed }
-        if replaced.isAwaited { withState(at: replaced.place) { state in state.post { state.stopAwaitingCompletion() } } }
-        // After `tellWhenFinished` the end unpins the handle there. If the end has begun, `enqueueDue` may have put the operation into that
-        // state's list.
-        if !tellWhenFinished() { removeDue(at: replaced.place) }
+        // After `tellWhenFinished` the end unpins the old block's handle. If the end has begun, `enqueueDue` may have put the operation into
+        // that state's list.
+        if let replaced, !tellWhenFinished() { removeDue(at: replaced) }
         return isSealed
     }
 
-    /// Puts the operation into the list of due operations of the state that has set the completion block. Whoever waits in that state and
-    /// has seen that the operation has finished then also waits for the completion block.
+    /// Puts the operation into the list of due operations of the state that has set the completion block. A wait in that state
+    /// that has seen the end of the operation then also waits for the completion block.
     func enqueueDue() {
         guard let place = completion?.place else { return }
         withState(at: place) { state in
@@ -91,7 +91,7 @@ extension LuaOperation {
     @inline(__always)
     private func hasCompletion(at place: Place) -> Bool { completion?.place == place }
 
-    /// What to do with an operation in a state's list of due operations.
+    /// The next step for an operation in a state's list of due operations.
     enum Due {
         /// Nothing: the completion block was replaced or removed meanwhile.
         case nothing
@@ -104,13 +104,15 @@ extension LuaOperation {
     /// Takes the completion block of `state`. On the thread of `state`.
     @inline(__always)
     func takeCompletion(in state: LuaState) -> Due {
-        let (due, isAwaited) = takeCompletion(at: place(of: state))
-        if case .completes(isPinned: true) = due { state.unwatch(self) }
-        if isAwaited { state.stopAwaitingCompletion() }
+        let due = takeCompletion(at: place(of: state))
+        if case .completes(isPinned: true) = due {
+            state.unwatch(self)
+            state.hasUnpinned()
+        }
         return due
     }
 
-    /// What messages call the completion block.
+    /// The name of the completion block in messages.
     var nameOfCompletion: String { "the completion block of \(displayName)" }
 
     // MARK: pins
@@ -119,28 +121,14 @@ extension LuaOperation {
     /// unpins the handle earlier, when nothing outside of `state` can reach the operation any more.
     func pin(in state: LuaState, isSealed: Bool = false, handleAt handle: Int32 = 0) throws(Failure) {
         let place = place(of: state)
-        let (isNew, isAwaited) = withFields { fields in
-            let isNew = fields.pin(at: place)
-            // The state must remember that it runs the completion block, which may be newer than the pin.
-            guard !isSealed, let completion = fields.completion, completion.place == place, !completion.isAwaited else {
-                return (isNew, false)
-            }
-            fields.completion?.isAwaited = true
-            return (isNew, true)
+        guard withFields({ $0.pin(at: place) }) else { return }
+        do throws(Failure) { try state.pin(self, .operation, handleAt: handle) } catch {
+            withFields { _ = $0.unpin(at: place) }
+            throw error
         }
-        if isNew {
-            do throws(Failure) { try state.pin(self, .operation, handleAt: handle) } catch {
-                withFields { fields in
-                    _ = fields.unpin(at: place)
-                    if isAwaited, fields.completion?.place == place { fields.completion?.isAwaited = false }
-                }
-                throw error
-            }
-        }
-        if isAwaited { state.awaitCompletion() }
-        // Comes last: the operation may already have finished, and then the handle must be unpinned.
-        defer { if isNew { tellWhenFinished() } }
-        if isNew && isSealed { try state.watch(self) }
+        // Last: the operation may already have finished, and then this unpins the handle.
+        defer { tellWhenFinished() }
+        if isSealed { try state.watch(self) }
     }
 
     /// Unpins the handle in `state`, because the operation has finished.
@@ -188,7 +176,7 @@ extension LuaState {
         guard !isClosed else { return }
         ranCompletionCount += 1
         let group = unsafe operation.origin.group?.takeUnretainedValue()
-        runCallback(of: operation, for: group, by: operation.budget, named: operation.nameOfCompletion)
+        unsafe runCallback(of: operation, for: group, by: operation.budget, named: operation.nameOfCompletion)
     }
 
     /// Runs the completion blocks that this state has set on finished operations, and delivers the last changes to its observers. When this

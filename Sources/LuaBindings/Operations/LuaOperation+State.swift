@@ -14,7 +14,7 @@ import Synchronization
 ///
 /// - Deferred becomes inline when the operation is added to a queue (`addDeferredOperation`), and out of line when a script or the host
 ///   asks for anything else.
-/// - Inline becomes out of line when somebody stores something that the word has no room for (`moveOutOfLine`).
+/// - Inline becomes out of line when a caller stores something that the word has no room for (`moveOutOfLine`).
 ///
 /// Most operations of a script are made, added, run and finished without ever needing the object or its lock. The functions here work with
 /// both of the forms that an operation has.
@@ -71,7 +71,7 @@ extension LuaOperation {
         withFields { $0.setResults(results, ofBodyAt: index) }
     }
 
-    /// What the bodies have returned so far.
+    /// The results of the bodies so far.
     var storedResults: SmallArray<ReturnedValues?> {
         stateWord.load(ordering: .acquiring).results.map { .one($0) } ?? ifOutOfLine { $0.results } ?? .empty
     }
@@ -83,14 +83,14 @@ extension LuaOperation {
         return word.isInline ? word.completion : withFields { $0.completion }
     }
 
-    /// Takes the completion block of a state if the operation has finished, and tells whether the state counted it as awaited.
+    /// Takes the completion block of a state if the operation has finished.
     @inline(__always)
-    func takeCompletion(at place: Place) -> (Due, isAwaited: Bool) {
-        let taken = changeInline { word -> (Due, isAwaited: Bool) in
-            guard word.hasCompletion else { return (.nothing, false) }
-            guard word.isPosted else { return (.waits, false) }
+    func takeCompletion(at place: Place) -> Due {
+        let taken = changeInline { word -> Due in
+            guard word.hasCompletion else { return .nothing }
+            guard word.isPosted else { return .waits }
             word.dropCompletion()
-            return (.completes(isPinned: true), true)  // the handle is pinned for the completion block
+            return .completes(isPinned: true)  // the handle is pinned for the completion block
         }
         return taken ?? withFields { $0.takeCompletion(at: place) }
     }
@@ -164,7 +164,7 @@ extension LuaOperation {
         }
     }
 
-    /// What the lock of `OutOfLineState` guards. The order leaves no gaps.
+    /// The fields that the lock of `OutOfLineState` guards. The order leaves no gaps.
     struct Fields {
         private var contents: Contents
         /// Whether the operation has left its state by reference before it was in a queue, so that another state may add it.
@@ -289,11 +289,11 @@ extension LuaOperation {
         }
 
         /// See `LuaOperation.takeCompletion`.
-        mutating func takeCompletion(at place: Place) -> (Due, isAwaited: Bool) {
-            guard let completion, completion.place == place else { return (.nothing, false) }
-            guard completion.isPosted else { return (.waits, false) }
+        mutating func takeCompletion(at place: Place) -> Due {
+            guard let completion, completion.place == place else { return .nothing }
+            guard completion.isPosted else { return .waits }
             self.completion = nil
-            return (.completes(isPinned: unpin(at: place)), completion.isAwaited)
+            return .completes(isPinned: unpin(at: place))
         }
 
         func isPinned(at place: Place) -> Bool { place == .home ? isPinnedAtHome : rare?.pins.contains(place) ?? false }
@@ -333,8 +333,6 @@ extension LuaOperation {
     struct Completion {
         /// The state that runs it.
         let place: Place
-        /// Whether that state awaits this completion block, because the operation has been added or started.
-        var isAwaited = false
         /// Whether the operation has finished and that state has been told.
         var isPosted = false
     }
@@ -361,9 +359,9 @@ extension LuaOperation {
         var isTriedAgainElsewhere = false
         /// The bodies of an operation that may be tried again, while it runs and until the next attempt.
         var bodies: SmallArray<Body>?
-        /// What the operation asks the store.
+        /// The operation's question to the store.
         var step: StoredStep?
-        /// What the operation is on a cluster, while it executes there.
+        /// The task of the operation on a cluster, while it executes there.
         var ticket: ClusterTicket?
         /// The failure of the last attempt, which counts when the operation finishes with it.
         var failure: OperationFailure?

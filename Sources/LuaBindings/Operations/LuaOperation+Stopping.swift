@@ -74,9 +74,6 @@ extension LuaOperation {
         let isFirst = !states.isEmpty && withFields { fields in !exchange(&fields.rareInUse.isBeingStopped, with: true) }
         guard isFirst else { return }
         core.io.after(Self.repetition) { self.repeatStop() }
-        for state in states where !core.isMain(state) {
-            core.io.after(Self.gracePeriod) { self.replaceWorkerIfStuck(in: state) }
-        }
     }
 
     /// Seconds that a body has to react to a stop request before it is reported.
@@ -86,18 +83,24 @@ extension LuaOperation {
     static let repetition = 0.05
 
     /// Lua may have overlooked the first signal (see `CLUA_STOP_EVENTS`), and each finalizer that does not end needs one of its own.
-    private func repeatStop() {
+    ///
+    /// - Parameter number: how often the stop was repeated, including this time.
+    private func repeatStop(_ number: Int = 1) {
         let running = core.states.withLock { states in states.filter { $0.runs(self) && $0.repeatStop(of: self) } }
         if running.isEmpty { return withFields { $0.rare?.isBeingStopped = false } }
-        core.io.after(Self.repetition) { self.repeatStop() }
+        if number % Int(Self.gracePeriod / Self.repetition) == 0 {
+            for state in running where !core.isMain(state) { replaceWorkerIfStuck(in: state) }
+        }
+        core.io.after(Self.repetition) { self.repeatStop(number + 1) }
     }
 
     /// Nothing can stop a body that executes no Lua instruction, unless it runs in a process. A new worker lets the other operations go on.
     private func replaceWorkerIfStuck(in state: LuaState) {
-        if let link = state.link, core.states.withLock({ states in states.contains { $0 === state } && state.runs(self) }) {
-            if link.kill(computing: self) { return }
-            // The host works for the body now. The process must not compute for ever after that.
-            core.io.after(Self.gracePeriod) { self.replaceWorkerIfStuck(in: state) }
+        // A process that the host works for is not killed now.
+        if let link = state.link, core.states.withLock({ states in states.contains { $0 === state } && state.runs(self) }),
+            link.kill(computing: self)
+        {
+            return
         }
         guard core.states.withLock({ states in states.contains { $0 === state } && state.giveUp(self) }) else { return }
         core.engine.beginReplacingWorker(with: state.inbox)
@@ -115,7 +118,7 @@ extension LuaOperation {
         }
         guard let limits = rare({ ($0.stopReason, $0.timeLimit, $0.memoryLimit) }) else { return core.operationMemoryLimit }
         if let reason = limits.0 {
-            // Whoever interrupts it cancels it as well, but perhaps not yet. It must not finish before that.
+            // The thread that interrupts the operation cancels it as well, but perhaps not yet. The operation must not finish before that.
             if reason == .interrupted { cancelItself() }
             throw Failure(stop: reason)
         }
@@ -135,7 +138,7 @@ extension LuaOperation {
         return group
     }
 
-    /// What each member has returned first; empty for those that have returned nothing. Nil until the group has finished.
+    /// The first result of each member; empty for those that have returned nothing. Nil until the group has finished.
     var resultsOfMembers: [Parcel]? {
         guard isFinished, let memberQueue else { return nil }
         return memberQueue.members.map { ($0 as? LuaOperation)?.results?.first ?? .empty }
@@ -197,8 +200,8 @@ extension LuaOperation {
         return true
     }
 
-    /// Forgets that the operation was asked to stop, and lets its time begin again. What was asked of a former attempt is not meant for what
-    /// runs next.
+    /// Forgets that the operation was asked to stop, and lets its time begin again. A request to stop one attempt does not stop
+    /// the next one.
     private func resetStop() {
         let limit = core.states.withLock { _ in
             rare { rare -> TimeLimit? in
@@ -215,17 +218,14 @@ extension LuaOperation {
             if timeLimit === limit { stop(.timeout) }
             return
         }
-        let (isInTime, states) = core.states.withLock { states -> (Bool, [LuaState]) in
-            let isInTime = withFields { fields in
-                guard fields.rare?.timeLimit === limit else { return false }
-                if !fields.hasReturned, fields.rare?.stopReason == nil { fields.rareInUse.stopReason = .timeout }
-                return true
-            }
-            return (isInTime, isInTime ? requestStop(.timeout, in: states) : [])
+        let stopped = core.states.withLock { states -> [LuaState]? in
+            guard timeLimit === limit else { return nil }
+            recordStop(.timeout)
+            return requestStop(.timeout, in: states)
         }
-        guard isInTime else { return }
+        guard let stopped else { return }
         endProcesses(ofAttempt: true)
-        enforceStop(.timeout, in: states)
+        enforceStop(.timeout, in: stopped)
     }
 
     /// Ends an operation that was stopped while it waited for `finish`.

@@ -69,10 +69,10 @@ extension LuaOperation {
 
         /// The completion block that the word says there is.
         @inline(__always) var completion: Completion? {
-            hasCompletion ? Completion(place: .home, isAwaited: true, isPosted: isPosted) : nil
+            hasCompletion ? Completion(place: .home, isPosted: isPosted) : nil
         }
 
-        /// The body, which the word owns. Whoever replaces this word must release it.
+        /// The body, which the word owns. The caller that replaces this word must release the body.
         @inline(__always) var body: Unmanaged<Parcel.Storage>? {
             // Safety: the word owns a reference to the body.
             has(StateWord.hasBody)

@@ -15,14 +15,14 @@ import Synchronization
 
     // 112 bytes, together with the fields of `Operation`.
 
-    /// What this operation shares with all operations made in the same way.
+    /// The constants that this operation shares with all operations made in the same way.
     let origin: Origin
     /// The state of the operation, or the address of the block that has it. See `LuaOperation+State.swift`.
     let stateWord: Atomic<StateWord>
     /// The slot of the handle in the Lua state that made the operation. Only that state's thread uses it.
     @safe @exclusivity(unchecked) var handleSlot: UInt32 = 0
 
-    /// What the bodies of an operation are.
+    /// The kind of an operation's bodies.
     enum Kind: Int, CaseIterable {
         /// At most one function. It is called with the operation.
         case function
@@ -48,19 +48,18 @@ import Synchronization
     }
 
     convenience init(_ origin: consuming Origin, _ fields: consuming Fields) {
-        let hasCompletion = fields.completion != nil
-        self.init(origin, unsafe StateWord(.passRetained(OutOfLineState(fields))), hasCompletion: hasCompletion)
+        self.init(origin, unsafe StateWord(.passRetained(OutOfLineState(fields))))
     }
 
-    /// - Parameter hasCompletion: whether `word` says that there is a completion block.
     @inline(__always)
-    init(_ origin: consuming Origin, _ word: StateWord, hasCompletion: Bool = false) {
+    init(_ origin: consuming Origin, _ word: StateWord) {
         // Safety: the origin keeps the core alive.
         unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
         let endsWithMain = !origin.isAsynchronous
         self.origin = consume origin
         stateWord = Atomic(word)
         super.init()
+        let hasCompletion = completion != nil
         if endsWithMain { self.endsWithMain(tellsWhenFinished: hasCompletion) } else if hasCompletion { tellWhenFinished() }
     }
 
@@ -72,17 +71,11 @@ import Synchronization
     }
 
     var core: RuntimeCore { origin.core }
-    /// Gives `body` the core without retaining it, for hot paths.
-    @inline(__always)
-    func withCore<Result>(_ body: (RuntimeCore) -> Result) -> Result {
-        // Safety: the origin keeps the core alive.
-        unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef(body)
-    }
     /// Whether `state` made the operation.
     @inline(__always)
     func isHome(_ state: LuaState) -> Bool { unsafe origin.home?.toOpaque() == Unmanaged.passUnretained(state).toOpaque() }
     /// Whether the main state made the operation.
-    var isOfMainState: Bool { withHome { $0.number == RuntimeCore.mainStateNumber } ?? false }
+    var isOfMainState: Bool { withHome { $0.isOfHost } ?? false }
     /// Gives `body` the state that made the operation without retaining it, for hot paths. Nil if the host made the operation.
     @inline(__always)
     func withHome<Result>(_ body: (LuaState) -> Result) -> Result? {
@@ -100,8 +93,7 @@ import Synchronization
 
     /// Starts the operation. See `Operation.start`.
     public override func start() {
-        if let clusterExecutor, memberQueue == nil { return start(by: clusterExecutor) }
-        guard isAsynchronous else { return super.start() }
+        guard takeTicket() || isAsynchronous else { return super.start() }
         if memberQueue != nil, !isCancelled { timeLimit?.begin(for: self) }
         if let error = startOrRefuse(endsWithMain: false, members: memberQueue) { fatalError("\(error)") }
     }
@@ -112,22 +104,19 @@ import Synchronization
     /// Runs the bodies on this thread, in the thread's Lua state. Several bodies of an operation in a queue run on every free worker.
     public override func main() {
         if kind == .group { return }
-        // Safety: the origin keeps its body alive.
-        if isUnchanged, let body = unsafe origin.bodyPointer {
-            unsafe runFunction(body)
-        } else if let body = takeInlineBody() {
-            unsafe runFunction(body.pointer)
-            withExtendedLifetime(body) {}
-        } else if let ticket {
-            return leave(with: ticket)
-        } else if isInQueue || !core.enterMainState(runBodies) {
-            // If the host has started the operation, its functions may be in the main state.
-            runBodies()
-        }
+        if let ticket { return leave(with: ticket) }
+        // If the host has started the operation, its functions may be in the main state.
+        if isInQueue || !core.enterMainState(runBodies) { runBodies() }
         if isAsynchronous { bodyHasReturned() }
     }
 
     private func runBodies() {
+        // Safety: the origin keeps its body alive.
+        if isUnchanged, let body = unsafe origin.bodyPointer { return unsafe runFunction(body) }
+        if let body = takeInlineBody() {
+            defer { withExtendedLifetime(body) {} }
+            return unsafe runFunction(body.pointer)
+        }
         let (bodies, step) = takeBodies()
         if let step, case .one(let body) = bodies { return runStep(step, body) }
         // All bodies run in this thread's state, one after the other, if one of them is there.
@@ -144,14 +133,14 @@ import Synchronization
         case .parcel(let parcel), .copy(let parcel):
             unsafe runFunction(parcel.pointer, at: index)
             withExtendedLifetime(parcel) {}
-        case .hostCall(let call):
-            unsafe runFunction(call.parcel.pointer, call.arguments, at: index)
-            withExtendedLifetime(call) {}
-        case .unsendable(let refusal): finish(with: OperationFailure(Failure(message: refusal.failure.message), of: self))
+        case .hostCall(let parcel, let arguments):
+            unsafe runFunction(parcel.pointer, arguments, at: index)
+            withExtendedLifetime(parcel) {}
+        case .unsendable(let refusal): finish(with: OperationFailure(Failure(message: refusal.message), of: self))
         }
     }
 
-    /// Runs a function in the Lua state of this thread, or in the main state if this thread may enter it. Stores its results or its failure.
+    /// Runs a function in the Lua state of this thread. Stores its results or its failure.
     ///
     /// - Parameter parcel: nil if the body is in the handle.
     private func runFunction(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue] = [], at index: Int = 0) {
@@ -160,26 +149,22 @@ import Synchronization
         if unsafe state.map({ unsafe $0._withUnsafeGuaranteedRef { $0.core !== origin.core } }) ?? true {
             unsafe state = core.stateOfCurrentThread().map { unsafe .passUnretained($0) }
         }
-        if let state = unsafe state {
-            return unsafe state._withUnsafeGuaranteedRef { unsafe runFunction(parcel, arguments, at: index, in: $0) }
+        guard let state = unsafe state else {
+            let place = "only in a queue of its runtime's engine, or be started while no other thread is inside the runtime"
+            return finish(with: OperationFailure(Failure(message: "\(displayName) can run \(place)"), of: self))
         }
-        if !isInQueue, core.enterMainState({ unsafe runFunction(parcel, arguments, at: index) }) { return }
-        let place = "only in a queue of its runtime's engine, or be started while no other thread is inside the runtime"
-        finish(with: OperationFailure(Failure(message: "\(displayName) can run \(place)"), of: self))
-    }
-
-    @inline(__always)
-    private func runFunction(_ parcel: UnsafePointer<clua_parcel>?, _ arguments: [LuaValue], at index: Int, in state: LuaState) {
-        do throws(Failure) {
-            if unsafe parcel == nil, !isHome(state) { throw isElsewhere }
-            let results = try unsafe state.runBody(of: self, parcel, arguments, number: number(ofBodyAt: index))
-            guard !isAsynchronous else { return }
-            if case .parcel(let parcel) = results { keep(parcel) }
-            setResults(results, ofBodyAt: index)
-        } catch {
-            finish(with: OperationFailure(error, of: self))
-            // The state itself may hold the missing memory for good, for example in a module.
-            if error.failureKind == .memory && memoryLimit == nil && core.operationMemoryLimit == 0 { core.discard(state) }
+        unsafe state._withUnsafeGuaranteedRef { state in
+            do throws(Failure) {
+                if unsafe parcel == nil, !isHome(state) { throw isElsewhere }
+                let results = try unsafe state.runBody(of: self, parcel, arguments, number: number(ofBodyAt: index))
+                guard !isAsynchronous else { return }
+                if case .parcel(let parcel) = results { keep(parcel) }
+                setResults(results, ofBodyAt: index)
+            } catch {
+                finish(with: OperationFailure(error, of: self))
+                // The state itself may hold the missing memory for good, for example in a module.
+                if error.failureKind == .memory && memoryLimit == nil && core.operationMemoryLimit == 0 { core.discard(state) }
+            }
         }
     }
 
@@ -202,7 +187,7 @@ import Synchronization
     }
 
     func record(_ failure: OperationFailure) {
-        // Whoever interrupts an operation knows that it ends, as with cancelling. So nobody has to read this failure.
+        // A script that interrupts an operation knows that it ends, as with cancelling. So this failure needs no reader.
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
         guard hasAttemptsLeft else { return core.record(failure) }
@@ -309,8 +294,8 @@ import Synchronization
     func cancelItself() {
         let isFirst = !isCancelled
         super.cancel()
-        // An operation that is not executing now never will: `start` checks the cancelled flag in the same atomic step. What the bodies
-        // capture may retain this operation, so they are dropped here.
+        // An operation that is not executing now never will: `start` checks the cancelled flag in the same atomic step. The captures of
+        // the bodies may retain this operation, so this drops the bodies.
         if !isExecuting {
             dropBodies()
             if isFirst { clusterExecutor?.hasCancelled(self) }
@@ -400,7 +385,7 @@ import Synchronization
         if isFirst { core.addKeeper(self) }
     }
 
-    /// Drops all parcels. The runtime calls this when it has closed: nobody can read them any more.
+    /// Drops all parcels. The runtime calls this when it has closed: no code can read them any more.
     func dropParcels() {
         let dropped = ifOutOfLine { $0.dropParcels() }
         withExtendedLifetime(dropped) {}
@@ -432,7 +417,7 @@ import Synchronization
         enqueueDue()
         guard let (failure, step) = rare({ ($0.failure, $0.step) }) else { return }
         if let failure { core.record(failure) }
-        // Not later: whoever waits for the operation may then make the next one with its outputs.
+        // Not later: code that waits for the operation may then make the next one with its outputs.
         step?.end()
     }
 
@@ -451,7 +436,7 @@ import Synchronization
 }
 
 extension LuaOperation {
-    /// What all operations share that the same Lua state makes in the same way.
+    /// The constants of all operations that the same Lua state makes in the same way.
     @safe final class Origin: Sendable {
         // The thread that makes operations changes the reference count; other threads read what follows. The gap keeps the two in different
         // cache lines.
@@ -467,7 +452,7 @@ extension LuaOperation {
         /// The class, if a script has defined it.
         let scriptClass: ScriptClass?
         private let groupObject: Runtime.Group?
-        /// What the operations belong to, without reference counting.
+        /// The group of the operations, without reference counting.
         // Safety: `groupObject` keeps it alive.
         let group: Unmanaged<Runtime.Group>?
         /// The shared body of the operations, if the host makes them. The body is light, so it costs little to keep it as long as any

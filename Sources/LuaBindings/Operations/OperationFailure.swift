@@ -35,7 +35,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     public let kind: Kind
     /// The name of the operation that failed, if it has one.
     public let operationName: String?
-    /// The name that somebody gave the operation's queue; `main` for the main queue, nil for others and for members of a group.
+    /// The name that the operation's queue was given; `main` for the main queue, nil for others and for members of a group.
     public let queueName: String?
     /// The name of the group that the operation is a member of, if it is one and the group has a name.
     public let groupName: String?
@@ -116,7 +116,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     /// The message.
     public var description: String { message }
 
-    /// What reports call the operation: its name, or else where its function is.
+    /// The operation in reports: its name, or else the place of its function.
     public var operationDescription: String {
         if let operationName { return "operation '\(operationName)'" }
         return functionPosition.map { "an operation <\($0)>" } ?? "an operation"
@@ -158,7 +158,7 @@ extension StopReason {
 }
 
 /// An operation owns its failure, so the failure must not own the operation.
-// Safety: a weak reference may be loaded from any thread, and nobody stores to this one again.
+// Safety: a weak reference may be loaded from any thread, and no code stores to this one again.
 struct WeakOperation: @unchecked Sendable {
     private(set) weak var operation: Operation?
 

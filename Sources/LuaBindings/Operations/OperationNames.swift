@@ -20,7 +20,7 @@ extension Operation {
         return self is BlockOperation ? "BlockOperation" : self is GroupOperation ? "GroupOperation" : "Operation"
     }
 
-    /// What messages call the operation: its name, or its class if it has no name.
+    /// The operation in messages: its name, or its class if it has no name.
     var displayName: String { name.map { "'\($0)'" } ?? "an unnamed \(scriptClassName)" }
 }
 

@@ -4,6 +4,8 @@ enum SmallArray<Element>: RandomAccessCollection, MutableCollection {
     case one(Element)
     case several([Element])
 
+    init(_ elements: [Element]) { self = elements.count > 1 ? .several(elements) : elements.first.map { .one($0) } ?? .empty }
+
     init(repeating element: Element, count: Int) {
         self = count == 0 ? .empty : count == 1 ? .one(element) : .several(Array(repeating: element, count: count))
     }

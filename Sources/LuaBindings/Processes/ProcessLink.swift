@@ -24,8 +24,8 @@ final class ProcessLink: @unchecked Sendable {
         var runs: [(operation: ObjectIdentifier, serial: UInt64)] = []
         var wasKilled = false
 
-        /// Whether the process cannot run another body. Its last body may have returned nevertheless: `kill` was too late for that body, or
-        /// another program has ended the process since.
+        /// Whether the process cannot run another body, although its last one may have returned: `kill` came too late for that one, or the process
+        /// has ended for another reason since.
         var isOver: Bool { wasKilled || cio_worker_has_ended(pidfd) }
 
         func requestStop(of serial: UInt64, _ reason: StopReason) {

@@ -23,7 +23,7 @@ final class Adoption: @unchecked Sendable {
         if let runtime, let status = runtime.requestedExitStatus { exiting(runtime, status) }
     }
 
-    /// The functions of this object that C calls. Retains the object once.
+    /// The functions that C calls. Retains this object once.
     func functions() -> clua_adoption {
         unsafe clua_adoption(
             context: Unmanaged.passRetained(self).toOpaque(),

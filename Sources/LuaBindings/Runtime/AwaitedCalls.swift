@@ -23,7 +23,7 @@ final class StoppableCall: Sendable {
 
     init(_ name: StaticString) { self.name = name }
 
-    /// The identity of the call in C.
+    /// The call in C.
     var body: UnsafeRawPointer? { unsafe clua_body_of_call(Unmanaged.passUnretained(self).toOpaque()) }
 
     /// On the thread that makes the call, or before it is made: whether this call or one around it has to stop.
@@ -134,21 +134,17 @@ final class AwaitedCalls: Sendable {
 extension LuaState {
     /// Runs `body` as a call of the host that `requestStop` can stop.
     func run<Result, Cause: Error>(_ call: StoppableCall, _ body: () throws(Cause) -> Result) throws(Cause) -> Result {
-        let lua = unsafe running
-        var frame = unsafe clua_suspended_body()
-        return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Cause) in
-            let outer = stoppableCall
-            call.outer = outer
-            stoppableCall = call
-            unsafe clua_begin_body(lua, call.body, frame)
-            defer {
-                _ = unsafe clua_end_body(lua, frame)
-                stoppableCall = outer
-                call.outer = nil
-                // The request to stop `outer` may have reached this call instead.
-                if let outer, outer.isStopped { requestStop(of: outer) }
-            }
-            // The request may have been made when this call could not be stopped yet.
+        let outer = stoppableCall
+        call.outer = outer
+        stoppableCall = call
+        defer {
+            stoppableCall = outer
+            call.outer = nil
+            // The request has reached this call instead.
+            if let outer, outer.isStopped { requestStop(of: outer) }
+        }
+        return try unsafe stoppable(as: call.body) { () throws(Cause) in
+            // The request may have come before there was anything to stop.
             if call.isStopped { requestStop(of: call) }
             return try body()
         }

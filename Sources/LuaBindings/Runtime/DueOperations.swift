@@ -217,8 +217,8 @@ extension LuaState {
     /// Reports that the current block failed. Without a current block, Lua could not begin the next one, which is the one that failed.
     mutating func fail(_ failure: Failure) {
         var completion = unsafe clua_completion()
-        if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned {
-            unsafe state.unpin(current!.takeUnretainedValue())
+        if unsafe current == nil, unsafe next(&completion), unsafe completion.is_pinned, unsafe !state.isLuaClosed {
+            unsafe clua_unpin(state.running, completion.object)
         }
         if let operation = unsafe current?.takeUnretainedValue() {
             unsafe state.report(failure, in: operation.nameOfCompletion, of: group?.takeUnretainedValue())

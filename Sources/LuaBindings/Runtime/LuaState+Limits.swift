@@ -35,22 +35,16 @@ extension LuaState {
         let budget = budget ?? RunBudget(core.usage.limits)
         if let reason = budget.stopReason { throw budget.explained(Failure(stop: reason)) }
         let run = LimitedRun(budget), outer = currentRun
-        let pointer = unsafe Unmanaged.passUnretained(run).toOpaque()
+        let pointer = unsafe UnsafeRawPointer(Unmanaged.passUnretained(run).toOpaque())
         currentRun = run
-        var frame = unsafe clua_suspended_body()
-        let lua = unsafe running
+        defer { currentRun = outer }
         do throws(Failure) {
-            return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Failure) in
-                unsafe clua_begin_body(lua, pointer, frame)
-                // Not earlier: the timer would find nothing to stop.
+            return try unsafe stoppable(as: pointer) { () throws(Failure) in
+                // Not earlier: it would find nothing to stop.
                 let timer = budget.secondsLeft.map { seconds in core.io.after(max(seconds, 0)) { [core, self] in core.stop(run, in: self) }
                 }
-                defer {
-                    if unsafe clua_end_body(lua, frame) { core.engine.endReplacingWorker() }
-                    timer?.cancel()
-                    currentRun = outer
-                }
-                if let shared = unsafe budget.instructions { unsafe clua_limit_instructions(lua, .max, shared) }
+                defer { timer?.cancel() }
+                if let shared = unsafe budget.instructions { unsafe clua_limit_instructions(running, .max, shared) }
                 return try body()
             }
         } catch { throw budget.explained(error) }

@@ -28,12 +28,14 @@ extension LuaState {
     func pin(_ object: AnyObject, _ kind: ObjectKind, handleAt handle: Int32 = 0) throws(Failure) {
         let pointer = unsafe Unmanaged.passUnretained(object).toOpaque()
         try unsafe attempt { lua, failure in unsafe clua_pin(lua, pointer, kind.rawValue, handle, &failure) }
+        hasPinned()
     }
 
     func unpin(_ object: AnyObject) {
         checkThread()
         guard !isClosed else { return }
         unsafe clua_unpin(running, Unmanaged.passUnretained(object).toOpaque())
+        hasUnpinned()
     }
 
     /// Unpins the handle of `operation` when nothing else refers to the operation any more.

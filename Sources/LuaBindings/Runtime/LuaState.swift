@@ -14,15 +14,15 @@ final class LuaState: @unchecked Sendable {
     // The fields that the state's thread changes with every call come first, next to the reference count, which that thread also changes.
     // The fields that other threads read come last, several cache lines further on.
 
-    /// The operation whose body runs in this state now. The code that runs the body keeps the operation alive.
+    /// The operation whose body runs in this state now. The caller that runs the body keeps the operation alive.
     @safe @exclusivity(unchecked) private(set) unowned(unsafe) var currentOperation: Operation?
     /// The coroutine that made the last call to the host. The host's calls into Lua use it.
     @exclusivity(unchecked) private(set) var running: OpaquePointer
     /// The number of calls into Lua that have not returned.
     @safe @exclusivity(unchecked) private var attemptCount = 0
     var isRunning: Bool { attemptCount > 0 }
-    /// The number of operations whose completion blocks this state has set and not yet run, and that are in queues or were started.
-    @safe @exclusivity(unchecked) private var awaitedCompletionCount = 0
+    /// The number of pins of handles. Each is there for code outside of the state that will call a function in the handle.
+    @safe @exclusivity(unchecked) private var pinCount = 0
     /// The number of completion blocks that this state has begun to run.
     @safe @exclusivity(unchecked) var ranCompletionCount = 0
     /// Whether Lua can no longer be used. Host objects that are released later may still try to use it.
@@ -32,7 +32,7 @@ final class LuaState: @unchecked Sendable {
     var isSealing = false
     /// The last operation that found no result in a failed one, for the report of its own failure.
     var missingResult: MissingResult?
-    /// The last error of a host function, until a failure of Lua shows whether that error was the cause.
+    /// The last error of a host function, until a failure of Lua shows whether that was the cause.
     var thrownByHost: (message: String, error: any Error)?
     /// Whether the console formats the values of `runLine`.
     var hasConsole = false
@@ -50,23 +50,22 @@ final class LuaState: @unchecked Sendable {
     /// The origins of operations made here, indexed by kind.
     @safe @exclusivity(unchecked) private var origins = [LuaOperation.Origin?](repeating: nil, count: LuaOperation.Kind.allCases.count)
 
-    /// The group of the code that runs here now. The caller of that code keeps the group alive.
+    /// The group of the code that runs here now. The caller that runs the code keeps the group alive.
     @safe @exclusivity(unchecked) private(set) var group: Unmanaged<Runtime.Group>?
 
     // Fields that seldom change.
 
-    /// The sources that may call functions of this state.
-    private var eventSources: [ObjectIdentifier: any EventSource] = [:] { didSet { keepThread() } }
+    /// The sources that will call functions of this state.
+    private var eventSources: [ObjectIdentifier: any EventSource] = [:]
     /// The observations that may still receive changes.
-    private(set) var awaitedObservations: [ObjectIdentifier: Observation] = [:] { didSet { keepThread() } }
+    private(set) var awaitedObservations: [ObjectIdentifier: Observation] = [:]
     /// The scripts' own field names on operations that were checked for misspellings. At most a few hundred.
     var acceptedNames: Set<String> = []
     /// The operations that were sent by reference and still have to be sealed.
     var unsealed: [LuaOperation] = []
-    /// The operations that have left by reference while they were in no queue. Their handles are pinned: nothing else in this state keeps
-    /// them.
-    @safe @exclusivity(unchecked) var sealed: Set<UnsafeMutableRawPointer> = unsafe [] { didSet { keepThread() } }
-    /// The call that runs now and can be stopped, if there is one. Nil while it waits. The thread that makes the call keeps it alive.
+    /// The operations that left by reference while they were in no queue. Their handles are pinned; nothing else in this state keeps them.
+    @safe @exclusivity(unchecked) var sealed: Set<UnsafeMutableRawPointer> = unsafe []
+    /// The call that runs now and can be stopped, if there is one. Nil while it waits. The caller keeps it alive.
     @safe @exclusivity(unchecked) unowned(unsafe) var stoppableCall: StoppableCall?
     /// The limit of the `drain` that runs now; nil for none.
     @safe @exclusivity(unchecked) var drainLimit: DrainLimit?
@@ -97,7 +96,7 @@ final class LuaState: @unchecked Sendable {
         number = core.nextStateNumber()
         let executable = number == RuntimeCore.mainStateNumber ? nil : core.workerExecutable
         link = executable.map { ProcessLink(executable: $0, core: core) }
-        // The values that a stand-in decodes must not load native code.
+        // Values that a stand-in decodes must not load native code.
         let restrictions = core.restrictions | (link != nil ? CLUA_NO_C_MODULES.rawValue : 0)
         // Safety: the state uses the object only when it runs a script, and the object is set below.
         guard let lua = unsafe clua_state_new(nil, core.host, restrictions) else {
@@ -157,11 +156,12 @@ final class LuaState: @unchecked Sendable {
     private func beginClosing() -> Bool {
         checkThread()
         guard !closed.exchange(true, ordering: .acquiringAndReleasing) else { return false }
-        awaitedCompletionCount = 0
+        pinCount = 0
         due.close()
         for source in eventSources.values { source.abandon() }
         eventSources = [:]
         awaitedObservations = [:]
+        keepThread()
         core.states.withLock { states in states.removeAll { $0 === self } }
         return true
     }
@@ -176,11 +176,22 @@ final class LuaState: @unchecked Sendable {
         for index in origins.indices { origins[index] = nil }
     }
 
-    /// Keeps the worker's thread alive while a function of this state may be called.
-    private func keepThread() {
-        if isOfHost { return }
-        Worker.current?.keepsAlive =
-            unsafe awaitedCompletionCount > 0 || !eventSources.isEmpty || !awaitedObservations.isEmpty || !sealed.isEmpty
+    /// Keeps the worker's thread alive while something may call a function of this state.
+    private func keepThread() { if !isOfHost { Worker.current?.keepsAlive = pinCount > 0 } }
+
+    /// Counts a pin.
+    @inline(__always)
+    func hasPinned() {
+        pinCount += 1
+        if pinCount == 1 { keepThread() }
+    }
+
+    /// Counts the end of a pin.
+    @inline(__always)
+    func hasUnpinned() {
+        pinCount -= 1
+        assert(pinCount >= 0, "opscript bug: a handle was unpinned that was not pinned")
+        if pinCount == 0 { keepThread() }
     }
 
     deinit { assert(isClosed, "opscript bug: a Lua state was dropped without being closed") }
@@ -268,9 +279,9 @@ final class LuaState: @unchecked Sendable {
         // The start of the process does not count towards the operation's time.
         if let link { try link.start(for: self) }
         var results = unsafe clua_parcel()
-        // This operation may have taken a request to stop the call that has started it by hand. So the request is repeated.
+        // An operation that the call has started by hand has taken the request to stop the call.
         defer { if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) } }
-        // This precedes the rest: from here on, a thread that stops the operation finds it running here.
+        // First: a request to stop the operation finds it running here from now on.
         try suspended(by: operation) { () throws(Failure) in
             let memoryLimit = try operation.willRunBody()
             try runPreludes()
@@ -298,22 +309,28 @@ final class LuaState: @unchecked Sendable {
         return unsafe ReturnedValues(taking: &results)
     }
 
-    /// Runs `body` while `operation` is the one that runs here; nil for none. The operation that ran before is suspended meanwhile.
+    /// Runs `body` while `operation`, or nothing if it is nil, is what runs here. The code that ran before is suspended meanwhile.
     @inline(__always)
     func suspended<Result, Cause: Error>(
         by operation: LuaOperation?, _ body: () throws(Cause) -> Result
     ) throws(Cause) -> Result {
-        let lua = unsafe running
         // Unmanaged, because a strong reference would be retained.
         let previous = unsafe currentOperation.map { unsafe Unmanaged.passUnretained($0) }
         currentOperation = nil
+        defer { currentOperation = unsafe previous?.takeUnretainedValue() }
+        return try unsafe stoppable(as: operation.map { unsafe UnsafeRawPointer(Unmanaged.passUnretained($0).toOpaque()) }, body)
+    }
+
+    /// Runs `body` so that requests to stop `identity` reach it. Requests to stop the code around it wait until it has returned.
+    @inline(__always)
+    func stoppable<Result, Cause: Error>(
+        as identity: UnsafeRawPointer?, _ body: () throws(Cause) -> Result
+    ) throws(Cause) -> Result {
+        let lua = unsafe running
         var frame = unsafe clua_suspended_body()
         return try unsafe withUnsafeMutablePointer(to: &frame) { frame throws(Cause) in
-            unsafe clua_begin_body(lua, operation.map { unsafe Unmanaged.passUnretained($0).toOpaque() }, frame)
-            defer {
-                if unsafe clua_end_body(lua, frame) { core.engine.endReplacingWorker() }
-                currentOperation = unsafe previous?.takeUnretainedValue()
-            }
+            unsafe clua_begin_body(lua, identity, frame)
+            defer { if unsafe clua_end_body(lua, frame) { core.engine.endReplacingWorker() } }
             return try body()
         }
     }
@@ -333,20 +350,12 @@ final class LuaState: @unchecked Sendable {
     /// Calls the callback in the handle of `object` with the object. Removes the callback from the handle unless `isKept` is true.
     ///
     /// - Parameters:
-    ///   - group: the group that the callback belongs to.
-    ///   - budget: the budget of the run that the callback belongs to.
+    ///   - group: the group of the callback.
+    ///   - argument: another argument; nil for none.
+    ///   - budget: the budget of the run that it belongs to.
     func runCallback(
-        of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, by budget: RunBudget?,
-        named name: @autoclosure () -> String
-    ) {
-        unsafe runCallback(of: object, for: group, keeping: isKept, argument: nil, by: budget, named: name())
-    }
-
-    /// Like the above, but passes `argument` to the callback if it is not nil.
-    func runCallback(
-        of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>?,
-        by budget: RunBudget?,
-        named name: @autoclosure () -> String
+        of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>? = nil,
+        by budget: RunBudget?, named name: @autoclosure () -> String
     ) {
         // Lua cannot run the callback any more.
         if isLuaClosed { return }
@@ -397,7 +406,7 @@ final class LuaState: @unchecked Sendable {
         let run = waiting == nil ? currentRun : nil
         // An interrupt that stopped a callback also ends the wait.
         let wasRaised = interruptWasRaised
-        // Code that runs meanwhile is not part of the waiting operation.
+        // Jobs that run meanwhile are not part of the waiting operation.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
                 until: {
@@ -426,23 +435,12 @@ final class LuaState: @unchecked Sendable {
         awaitedObservations[ObjectIdentifier(observation)] = isAwaiting ? observation : nil
     }
 
-    func awaitCompletion() {
-        awaitedCompletionCount += 1
-        if awaitedCompletionCount == 1 { keepThread() }
-    }
-
-    func stopAwaitingCompletion() {
-        guard !isClosed else { return }
-        awaitedCompletionCount -= 1
-        if awaitedCompletionCount == 0 { keepThread() }
-    }
-
     /// Whether operations that this state adds to `queue` run in this state, without copying their functions.
     @inline(__always)
     func runsHere(in queue: OperationQueue) -> Bool {
         // Safety: the state keeps the core alive. Unmanaged, because a strong reference would be retained.
         unsafe Unmanaged.passUnretained(core)._withUnsafeGuaranteedRef {
-            number == RuntimeCore.mainStateNumber && $0.isMainQueue(queue)
+            isOfHost && $0.isMainQueue(queue)
         }
     }
 

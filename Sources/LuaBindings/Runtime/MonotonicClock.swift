@@ -5,3 +5,8 @@ enum MonotonicClock {
     /// Seconds since an arbitrary point in time in this process.
     static var seconds: Double { start.duration(to: .now) / .seconds(1) }
 }
+
+extension ContinuousClock.Instant {
+    /// The end of a wait of a number of seconds, which may be infinite.
+    static func after(_ seconds: Double) -> Self { .now.advanced(by: .seconds(min(seconds, 1e9))) }
+}

@@ -17,7 +17,7 @@ final class RunBudget: @unchecked Sendable {
 
     init(_ limits: Runtime.Limits) {
         self.limits = limits
-        deadline = limits.runSeconds.map { .now.advanced(by: .seconds(min($0, 1e9))) }
+        deadline = limits.runSeconds.map { .after($0) }
         unsafe instructions = limits.runInstructions.map { unsafe Self.allowance(of: $0) }
     }
 

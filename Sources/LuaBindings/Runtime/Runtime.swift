@@ -74,8 +74,8 @@ public final class Runtime: Sendable {
         /// call has the bytes of one call of the script. The thread of the writing state calls this function, so several calls may run at
         /// once. Programs that scripts start keep the process's stdout.
         public var output: (@Sendable ([UInt8]) -> Void)?
-        /// Receives the bytes that would be written to stderr: those of scripts, warnings, and the runtime's reports of callbacks that
-        /// failed. Otherwise like `output`.
+        /// Takes the text for stderr: the scripts' own, warnings, and the runtime's reports of callbacks that failed. Otherwise
+        /// like `output`.
         public var errorOutput: (@Sendable ([UInt8]) -> Void)?
 
         /// The templates by which `require` finds modules, such as `/usr/share/app/?.lua`, in place of those of the environment and of Lua;

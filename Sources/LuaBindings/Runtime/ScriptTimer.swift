@@ -48,11 +48,11 @@ final class ScriptTimer: EventSource {
 
     private func call() {
         if repeats {
-            if isPending { state.runCallback(of: self, for: group, keeping: true, by: budget, named: "a timer's function") }
+            if isPending { unsafe state.runCallback(of: self, for: group, keeping: true, by: budget, named: "a timer's function") }
             if budget?.stopReason != nil { cancel(in: state) }
             isCalling.store(false, ordering: .releasing)
         } else if end() {
-            state.runCallback(of: self, for: group, by: budget, named: "a timer's function")
+            unsafe state.runCallback(of: self, for: group, by: budget, named: "a timer's function")
             state.forget(self)
         }
     }

@@ -85,27 +85,13 @@ extension LuaOperation {
     private func beginning(
         with body: Body, of step: StoredStep, in state: LuaState, _ store: WorkStore
     ) throws(Failure) -> StoredStep.Beginning {
-        let parcel = try parcel(of: body, in: state), storage = storage
+        let parcel = try parcel(of: body), storage = storage
         try core.prepare(state)
         let key = try StepKey(of: parcel, for: self, storage, step.options, in: state, store)
         return StoredStep.Beginning(components: key.components, storage: storage)
     }
 
-    /// The function of the body, with everything that it captures.
-    private func parcel(of body: Body, in state: LuaState) throws(Failure) -> Parcel {
-        switch body {
-        case .parcel(let parcel), .copy(let parcel): return parcel
-        case .hostCall(let call): return call.parcel
-        case .handle:
-            throw Failure(
-                message:
-                    "\(displayName) asks the store, but its function runs in the script's own state, where more counts than what it captures: "
-                    + "add it to a queue other than the main queue")
-        case .unsendable(let refusal): throw refusal.failure
-        }
-    }
-
-    /// Takes the results from the store, instead of running the body. Returns the reason why that is not possible; nil if it was.
+    /// Takes the results from the store, in place of running the body. Returns why that is not possible; nil if it is done.
     private func refusal(of hit: Work.Hit, _ step: StoredStep, _ store: WorkStore) -> String? {
         let damage = "its value in the store is damaged"
         guard let stored = StoredResults(hit.value ?? []) else { return damage }

@@ -1,6 +1,6 @@
 /// An error of a script that the host runs, or of a value on its way between Lua and Swift.
 public struct LuaError: Error, CustomStringConvertible, Sendable {
-    /// The kind of an error.
+    /// The kinds of errors.
     public enum Kind: Sendable, Hashable {
         /// The source is no valid Lua. `isIncomplete` says that the error is at its end, so that more text could make it valid.
         case syntax(isIncomplete: Bool)
@@ -20,7 +20,7 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
         case conversion(path: String)
     }
 
-    /// The kind.
+    /// The kind of the error.
     public let kind: Kind
     /// The error message, after the position that Lua put before it.
     public let message: String
