@@ -5,7 +5,7 @@ import OpEngine
 struct MissingResult {
     /// The operation that read. Used only for comparison.
     let reader: ObjectIdentifier
-    /// What reports call the failed operation.
+    /// The name of the failed operation in reports.
     let description: String
 
     /// Why `operation` failed with `failure` on this thread, if that was because it found no result in a failed operation.

@@ -6,7 +6,7 @@ import Synchronization
 final class TimeLimit: Sendable {
     let seconds: Double
     private let hasBegun = Atomic<Bool>(false)
-    /// What stops the clock; nil if it does not run.
+    /// Stops the clock; nil if it does not run.
     private let clock = Guarded<(@Sendable () -> Void)?>(nil)
 
     init(seconds: Double) { self.seconds = seconds }
