@@ -3,8 +3,8 @@ import OpPlatform
 import Synchronization
 
 extension Operation {
-    /// Properties that many operations do not use. They live in a separate object to keep operations small. The object takes 64 bytes of
-    /// the allocator, all of which are used.
+    /// Properties that many operations do not use. They live in a separate object to keep operations small. The object uses all of the 64
+    /// bytes that the allocator gives it.
     class Extras {
         // The operation's `lock` guards all of these, so accesses need no exclusivity checks.
 

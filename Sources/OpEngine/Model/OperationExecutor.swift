@@ -27,7 +27,7 @@ extension OperationExecutor {
 /// An executor whose operations may finish later than `main` returns, although their class finishes them with it. Each is started by its
 /// `start`.
 package protocol FinishingExecutor: OperationExecutor {
-    /// What operations that could start wait for, such as `for a worker of the cluster`; nil if this is not known.
+    /// The reason why operations that could start wait, such as `for a worker of the cluster`; nil if this is not known.
     var purposeOfWait: String? { get }
 }
 
@@ -60,7 +60,7 @@ extension OperationQueue.Core {
         let (executor, number) = state.withLock { ($0.executor, $0.executorNumber) }
         // Safety: a caller that schedules a queue retains the queue or works for its engine.
         let engine: Engine = unsafe self.engine
-        // The executor was removed after the queue was scheduled. Let the engine's workers look again.
+        // The executor was removed after the queue was scheduled, so the engine's workers must look again.
         guard let executor else { return arriveLate() }
         engine.hold()
         executor.execute { [self] in

@@ -12,7 +12,7 @@ extension BeyondFoundation where Self: OperationQueue {
 
     /// Adds a block that may throw as an operation. An error that the block throws becomes the operation's `error`.
     ///
-    /// Only a block that can throw comes here. A subclass overrides the method for other blocks, which is Foundation's.
+    /// Only blocks that can throw are passed to this method. A subclass overrides Foundation's method for other blocks.
     public func addOperation(_ block: @escaping @Sendable () throws -> Void) { addBlock(block, .normal) }
 
     /// Like `addBarrierBlock` for a block that may throw. An error that it throws becomes the operation's `error`.

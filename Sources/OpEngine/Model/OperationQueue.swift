@@ -29,7 +29,7 @@ open class OperationQueue: @unchecked Sendable {
             return made
         }
     }
-    /// Made when somebody asks for it. Guarded by the lock of the queue.
+    /// Made at the first request. Guarded by the lock of the queue.
     @safe @exclusivity(unchecked) private var madeProgress: OperationQueueProgress?
 
     // Both initializers are designated, so that a subclass may call and override either, and inherits both if it defines none.

@@ -4,7 +4,7 @@ import Synchronization
 /// Detects which methods a subclass of `Operation` overrides.
 ///
 /// Most subclasses override only `main`, and leave starting, finishing and readiness to `Operation`. A worker runs such operations as fast
-/// as blocks, because nobody else can finish them and there are no getters to evaluate.
+/// as blocks, because only the worker can finish them, and they have no getters to evaluate.
 ///
 /// Swift has no API for this. But every class has a method table that begins like its superclass's table, and equal entries mean the same
 /// method. The entries that matter are found by comparing the tables of private classes that override exactly these methods. If the tables

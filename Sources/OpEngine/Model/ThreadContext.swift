@@ -3,7 +3,7 @@ import Glibc
 import OpPlatform
 import Synchronization
 
-/// The engine's data about a thread: what it runs, where it parks, and whose worker it is. Created on first use.
+/// The engine's data about a thread: the operation that it runs, its parker, and its worker. Created on first use.
 @safe final class ThreadContext {
     let parker: Parker
     /// The thread's worker. Nil outside a pool. The worker's thread keeps the worker alive.
@@ -19,19 +19,19 @@ import Synchronization
     /// The queue that this worker takes its next operation from. Operations that become ready there wake no other worker. The worker
     /// retains the queue.
     private var serving: Unmanaged<OperationQueue.Core>?
-    /// The simulated engine of which this thread performs a step.
+    /// The simulated engine for which this thread performs a step.
     unowned(unsafe) var simulation: Engine?
     /// The operation whose `isFinished` this thread asks after `main`. See `Operation.isAskedHere`. The caller that sets it retains the
     /// operation.
     var asked: Unmanaged<Operation>?
-    /// What this thread has recorded. Nil until it records something. Retained, see `keep`.
+    /// The records of this thread. Nil until it records something. Retained, see `keep`.
     private(set) var recordBuffer: Unmanaged<RecordBuffer>?
     /// See `Mailbox.asRecorded`.
     var readsAsRecorded = false
     /// Members of groups that were deallocated here. See `release(membersOfGroup:)`. Used only on this thread.
     @safe @exclusivity(unchecked) var releasedMembers: [[Operation]] = []
     @safe @exclusivity(unchecked) var isReleasingMembers = false
-    /// How many operations the worker had to give back in its turn, because something that they need is taken.
+    /// The number of operations that the worker had to give back in its turn, because something that they need is taken.
     @safe @exclusivity(unchecked) var refusals = 0
     /// The runs of main inboxes on this thread, innermost last.
     var mainRuns: [MainRun] = []
