@@ -1,6 +1,6 @@
 import OpEngine
 
-/// A Lua function, copied together with what it captures. A host uses it as the body of any number of operations.
+/// A Lua function, copied together with its captured values. A host uses it as the body of any number of operations.
 ///
 /// ```swift
 /// let resize = try runtime.function("local quality = 80; return function(operation, file) return shrink(file, quality) end")
@@ -22,8 +22,8 @@ public struct LuaFunction: Sendable {
 }
 
 extension Runtime {
-    /// Runs a script in the main state and copies the function that it returns, with the present values of what the function captures.
-    /// Costs one copy of those values; operations made from the result share the copy.
+    /// Runs a script in the main state and copies the function that it returns, with the present values of its captured variables. Costs
+    /// one copy of those values; operations made from the result share the copy.
     ///
     /// - Parameters:
     ///   - source: a script that returns one function.

@@ -3,12 +3,12 @@ import Synchronization
 
 /// A script's observation of one key path of an operation or a queue.
 ///
-/// In the observing state, the handle of the observed object keeps the function and the observation alive; both go when the handle goes.
-/// The handle of an operation is pinned while the operation is queued or executing, or has left the state. The handle of a queue is pinned
-/// while the queue has operations.
+/// In the observing state, the handle of the observed object keeps the function and the observation alive; both are released with the
+/// handle. The handle of an operation is pinned while the operation is queued or executing, or has left the state. The handle of a queue is
+/// pinned while the queue has operations.
 ///
-/// Changes reach the state as jobs. After the last change of an operation, or of a queue that has become empty, one more job follows. It
-/// unpins the handle, and a wait uses that to make sure that all changes have arrived.
+/// Changes reach the state as jobs. After the last change of an operation, or of a queue that has become empty, one more job follows. That
+/// job unpins the handle, which tells a wait that all changes have arrived.
 // Safety: `@unchecked Sendable` because `tokens` is written once, before a script gets the observation, `active` is atomic, and only the
 // state's thread uses the other variables.
 final class Observation: @unchecked Sendable {
@@ -21,7 +21,7 @@ final class Observation: @unchecked Sendable {
     private(set) weak var object: AnyObject?
     private let active = Atomic<Bool>(true)
     private var tokens: [KeyValueObservation] = []
-    /// Whether the handle is pinned, because more changes may come.
+    /// Whether the handle is pinned, because more changes may arrive.
     private(set) var isPinned = false
     /// The number of probes of a queue that have not been answered. See `probe`.
     private var probes = 0
@@ -92,7 +92,7 @@ final class Observation: @unchecked Sendable {
 
     // MARK: pinning the handle
 
-    /// Pins the handle, because more changes may come from outside of the state until the operation has finished.
+    /// Pins the handle, because more changes may arrive from outside of the state until the operation has finished.
     func awaitEnd(of operation: Operation) {
         if isActive && !hasEnded { pin(operation) }
     }

@@ -10,13 +10,13 @@ final class ScriptClass: Sendable {
     let home: Int
     /// Whether its operations are groups.
     let isGroup: Bool
-    /// Tells the class from all others, also on other machines.
+    /// Distinguishes the class from all others, also on other machines.
     let identity: UInt64
     private let contents = Guarded(Contents())
 
     private struct Contents {
         var parcel: Parcel?
-        /// How often the contents have changed.
+        /// The number of changes of the contents.
         var version: UInt64 = 0
     }
 
@@ -28,7 +28,7 @@ final class ScriptClass: Sendable {
     }
 
     /// The class as it was when one of its operations was last prepared to run in another state. A state that gets such an operation
-    /// without its class reads it. Nil if the class could not be sent.
+    /// without its class reads this. Nil if the class could not be sent.
     var latest: Parcel? {
         get { contents.withLock { $0.parcel } }
         set {
@@ -41,7 +41,7 @@ final class ScriptClass: Sendable {
         }
     }
 
-    /// How often `latest` has changed.
+    /// The number of changes of `latest`.
     var version: UInt64 { contents.withLock { $0.version } }
 
     /// Takes over the contents that the class has on another machine.

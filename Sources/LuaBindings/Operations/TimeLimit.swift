@@ -14,7 +14,7 @@ final class TimeLimit: Sendable {
     /// Starts the clock, because the operation executes now. Later calls do nothing.
     func begin(for operation: LuaOperation) {
         guard !hasBegun.exchange(true, ordering: .relaxed) else { return }
-        // The limit will end an asynchronous operation even if nothing else can, so a wait for it is not stuck.
+        // The limit ends an asynchronous operation even if nothing else can, so a wait for that operation is not stuck.
         let hold = operation.isAsynchronous ? EngineHold(operation.core.engine) : nil
         let timer = operation.core.io.after(seconds) {
             // The script may have set another limit meanwhile.
@@ -58,7 +58,7 @@ extension LuaOperation {
         set {
             let limit = newValue.map(TimeLimit.init(seconds:))
             timeLimit = limit
-            // Store the limit first: a body that begins meanwhile then finds it. One that had begun already is handled here.
+            // Store the limit first: a body that begins meanwhile then finds it. A body that had begun already is handled here.
             if isExecuting || core.runs(self) { limit?.begin(for: self) }
         }
     }
