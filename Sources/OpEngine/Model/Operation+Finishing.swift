@@ -3,8 +3,8 @@ import Synchronization
 
 /// How an operation finishes: by the worker that has run it, which takes the next one (`endAndTake`), or by any thread (`end`).
 extension Operation {
-    /// Finishes the operation: removes it from its queue, publishes the finished state, releases its dependents, and notifies everyone who
-    /// waits. Returns false if the operation was already finishing.
+    /// Finishes the operation: removes it from its queue, publishes the finished state, releases its dependents, and notifies all waiting
+    /// threads. Returns false if the operation was already finishing.
     ///
     /// - Parameter takesNext: whether the caller is the worker that ran the operation and takes its next one from the same queue.
     @discardableResult
@@ -43,15 +43,15 @@ extension Operation {
         var (final, _, closed) = unsafe core.leave(self, takesNext: takesNext)
         unsafe _ = hasLeft(core, final, on: engine, takesNext: takesNext && closed == nil, by: nil)
         if last.has(State.outlivesStart) {
-            // Before the engine can conclude that nothing happens any more.
+            // This precedes the moment when the engine can conclude that nothing happens any more.
             closed.take()?.endGroup()
             engine?.asynchronousOperationEnded()
         }
         return (true, closed)
     }
 
-    /// Finishes an operation that a worker took from `core` and that nobody else can finish, and takes the next one. Needs one lock
-    /// operation, or two if the operation has dependents.
+    /// Finishes an operation that only the worker which took it from `core` can finish, and takes the next one. Needs one lock operation,
+    /// or two if the operation has dependents.
     ///
     /// - Parameters:
     ///   - isBare: whether only the state and the dependents are left, so that releasing the operation runs no foreign code.
@@ -76,7 +76,7 @@ extension Operation {
         return unsafe taken
     }
 
-    /// Does what the end of the operation results in after it has left its queue, and releases it for the queue.
+    /// Performs the consequences of the end after the operation has left its queue, and releases it for the queue.
     ///
     /// - Parameters:
     ///   - engine: the engine, if the operation has an admission.
@@ -88,8 +88,8 @@ extension Operation {
         _ core: OperationQueue.Core, _ final: State, on engine: Engine?, takesNext: Bool, by group: ThreadGroup?
     ) -> Unmanaged<Operation>? {
         let isObserved = core.has(.observed)
-        // Observers and handlers may run for long, or wait for an operation that this one releases. Other workers must take what is released
-        // then.
+        // Observers and handlers may run for long, or wait for an operation that this one releases. Other workers must take the released
+        // operations then.
         let served = takesNext && !isObserved && !final.has(State.notifiesAtEnd) ? core : nil
         if final.has(State.hasAdmission), let engine { endAdmission(on: engine, thenTakingFrom: served) }
         if let group, served != nil, final.has(State.hasDependents) {

@@ -69,7 +69,7 @@ extension Operation {
         static let dependencyFailed: UInt64 = 1 << 41
         /// The operation has dependents, or had some.
         static let hasDependents: UInt64 = 1 << 42
-        /// Something must be notified of the end: a completion block, a handler or a waiting thread.
+        /// A completion block, a handler or a waiting thread must be notified of the end.
         static let hasFinishHandlers: UInt64 = 1 << 43
         /// `willFinish` and `didFinish` must be called.
         static let notifiesSubclass: UInt64 = 1 << 44
@@ -96,9 +96,10 @@ extension Operation {
 
         /// The flags with which state changes are added to the journal. See `Operation.watchedTransition`.
         static let watched = observed | recorded
-        /// The flags that require somebody to be notified of the end.
+        /// The flags that require a notification of the end.
         static let notifiesAtEnd = hasFinishHandlers | notifiesSubclass | observed
-        /// The flags with which an end is more than that of the operation: others wait for it, or its group notes the failure.
+        /// The flags with which an end has consequences: for dependents, for code that must be notified, or for the group, which records
+        /// the failure.
         static let hasConsequences = hasDependents | notifiesAtEnd | failed
 
         @inline(__always) func has(_ flag: UInt64) -> Bool { bits & flag != 0 }
@@ -118,7 +119,7 @@ extension Operation {
             set { level = newValue.level }
         }
 
-        /// What the dependency policy is set to.
+        /// The dependency policy that was set.
         enum Policy: UInt64 {
             /// Nothing. The queue's default applies when the operation joins.
             case unset
@@ -137,8 +138,8 @@ extension Operation {
             bits & State.dependencyMask == 0 || bits & (State.cancelled | State.started | State.executing | State.finished) != 0
         }
 
-        /// Whether the policy requires cancelling the operation and nobody has done so yet. The thread whose transition made this true must
-        /// cancel the operation. Until then the operation does not start.
+        /// Whether the policy requires cancelling the operation, and this has not been done yet. The thread whose transition made this true
+        /// must cancel the operation. Until then the operation does not start.
         @inline(__always) var mustCancel: Bool {
             bits & (State.dependencyFailed | State.requiresSuccess) == State.dependencyFailed | State.requiresSuccess
                 && bits & (State.cancelled | State.started | State.executing | State.finishing | State.finished) == 0
