@@ -56,7 +56,7 @@ extension OperationQueue {
     /// Ends what `hasRoom(waking:)` has begun.
     package func stopWaking(_ inbox: Inbox) { core.state.withLock { $0.capacityWaiters.removeFirst { $0 === inbox.parker } } }
 
-    /// What the engine throws if a full queue stays full.
+    /// The error that the engine throws if a full queue stays full.
     package func staysFull(for operation: Operation) -> OperationError {
         .queueStaysFull(operation: operation.label, queue: label, limit: maxPendingOperationCount ?? 0)
     }

@@ -114,7 +114,7 @@ extension OperationQueue.Core {
     @inline(__always)
     private var takesMoreSteps: Bool { isSpecial || uncheckedEngine.eventObservers.isUsed }
 
-    /// What keeps the queue from taking any operation. The caller holds the queue's lock.
+    /// The reason why the queue takes no operation now; nil if it takes one. The caller holds the queue's lock.
     private func obstacle(in state: inout OperationQueue.State) -> Addition? {
         // Safety: the group's queue is alive while the lock is held.
         if let members = unsafe state.groupQueue, unsafe !members._withUnsafeGuaranteedRef({ $0.takesMore }) { return .closed }
@@ -129,7 +129,7 @@ extension OperationQueue.Core {
         return isTraced(state) ? watch(operation, &state) : 0
     }
 
-    /// The same for an operation that is not claimed. Returns what keeps it from joining, if anything.
+    /// Prepares an operation that is not claimed. Returns the reason why it cannot join, if any.
     @inline(never)
     private func prepare(_ operation: Unmanaged<Operation>, _ flags: inout UInt64, _ state: inout OperationQueue.State) -> Addition? {
         // Safety: the caller retains the operation.
@@ -155,7 +155,7 @@ extension OperationQueue.Core {
         return true
     }
 
-    /// Does what is left to do, without the lock, after an operation has joined. Releases the operation.
+    /// Completes an addition without the lock: cancels the operation if necessary, and delivers changes. Releases the operation.
     @inline(never)
     private func settle(_ unsettled: Unmanaged<Operation>, _ action: Operation.State.ReadinessAction, _ queue: OperationQueue) {
         // Safety: `add` has retained it.

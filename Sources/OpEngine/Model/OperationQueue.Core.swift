@@ -53,7 +53,7 @@ extension OperationQueue {
 
         // MARK: What is special
 
-        /// What makes adding and finishing an operation take more steps than usual.
+        /// A property of the queue with which adding and finishing an operation take more steps than usual.
         enum Specialty: UInt8 {
             /// The queue is that of a group.
             case ofGroup = 1
@@ -260,7 +260,7 @@ extension OperationQueue {
             return (final, nil, departure?.closed)
         }
 
-        /// Those who must be notified because an operation has left the queue. Usually there are none.
+        /// The consequences of a departure from the queue: waits to end, and a queue to close or to release. Usually there are none.
         private struct Departure {
             private let waits: [Wait]
             private let capacityWaiters: [Parker]?
@@ -270,7 +270,7 @@ extension OperationQueue {
             /// The queue if the departure has closed it.
             let closed: MemberQueue?
 
-            /// Collects those who must be notified; nil if there are none. The caller holds the lock, and the operation has left.
+            /// Collects the consequences; nil if there are none. The caller holds the lock, and the operation has left.
             @inline(__always)
             init?(from state: inout State, of core: Core) {
                 if state.count > 0 && !state.isResting && state.observation == nil && state.capacityWaiters.isEmpty { return nil }

@@ -19,7 +19,7 @@ extension OperationQueue {
 
         /// The maximum of executing operations; `.max` if the engine decides.
         var maximum = Int.max
-        /// What keeps the queue from starting anything. See `isSuspended` and `isHeld`.
+        /// The reasons for which the queue starts nothing. See `isSuspended` and `isHeld`.
         private var stops: Stops = []
         /// Whether a thread is on its way that takes operations: the queue is in the engine's run queue, or a main queue or an executor was
         /// notified.
@@ -109,7 +109,7 @@ extension OperationQueue {
             set { unsafe groupQueue = newValue.map { unsafe .passUnretained($0) } }
         }
 
-        /// Whether nothing in the queue can start until its settings change. Whoever wants to change them must hold the queue.
+        /// Whether nothing in the queue can start until its settings change. Code that can change them must hold the queue.
         @inline(__always) var isResting: Bool { (!stops.isEmpty || maximum == 0) && !isEnding && executing == 0 }
 
         /// Whether an operation may start now.
@@ -224,7 +224,7 @@ extension OperationQueue {
         @inline(__always)
         mutating func take(by group: ThreadGroup) -> Unmanaged<Operation>? {
             guard isRunnable, nextGroup == group, let operation = unsafe segments.popReady() else {
-                // Whoever finds nothing ends the standby, because it may be the one that has served the queue.
+                // A worker that finds nothing ends the standby, because it may be the one that has served the queue.
                 hasStandby = false
                 return nil
             }
