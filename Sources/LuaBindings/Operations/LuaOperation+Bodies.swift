@@ -2,7 +2,7 @@ import CLua
 @_spi(Subclassing) import OpEngine
 import Synchronization
 
-/// Where the bodies are, and how they get to the state that runs them.
+/// The places of the bodies, and their way to the state that runs them.
 extension LuaOperation {
     /// One body of an operation.
     enum Body {
@@ -39,8 +39,8 @@ extension LuaOperation {
             arguments: nil, argument_count: 0)
     }
 
-    /// Takes the bodies, which are about to run, and what the operation asks the store before. An operation that may be tried again keeps
-    /// its bodies.
+    /// Takes the bodies, which are about to run, and the operation's questions to the store. An operation that may be tried again keeps its
+    /// bodies.
     func takeBodies() -> (SmallArray<Body>, StoredStep?) {
         // If the host added the operation to the main queue or started it here, the bodies run from the handle, provided it was kept.
         let isAtHome = core.isInMainState && runsAtHome(in: queue) ?? isOfMainState
@@ -115,7 +115,7 @@ extension LuaOperation {
     ///
     /// - Parameter handle: the stack index of the handle in the current call, or 0 to look it up.
     /// - Returns: whether the functions were copied, so that the handle no longer needs them.
-    /// - Throws: an error if something in the functions cannot be sent.
+    /// - Throws: an error if the functions contain a value that cannot be sent.
     fileprivate func prepare(for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32) throws(Failure) -> Bool {
         guard !isInQueue, !isExecuting, !isFinished else { return false }  // misuse, which the engine rejects
         joinRun(of: state)
@@ -271,7 +271,7 @@ extension [Operation] {
     ///
     /// - Parameter handle: the stack index of the handle of the only operation in the current call, or 0 to look up the handles.
     /// - Returns: whether the functions of the last one were copied, so that its handle no longer needs them.
-    /// - Throws: an error if something in the functions cannot be sent, and what `body` throws.
+    /// - Throws: an error if the functions contain a value that cannot be sent, and the error of `body`.
     @discardableResult
     func prepared(
         for queue: OperationQueue?, in state: LuaState, handleAt handle: Int32 = 0, _ body: () throws -> Void

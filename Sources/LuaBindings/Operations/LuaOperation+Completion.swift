@@ -26,7 +26,8 @@ extension LuaOperation {
             // The operation may have announced its end already.
             state.announceDue()
         }
-        // Another state has added the operation or may add it, so the handle must stay. The end, which may have come meanwhile, unpins it.
+        // Another state has added the operation or may add it, so the handle must stay. The end of the operation, which may already have
+        // occurred, unpins it.
         if isInQueue || isFinished {
             try pin(in: state)
         } else if isSealed || !isHome(state) {
@@ -77,8 +78,8 @@ extension LuaOperation {
     func removeDue(at place: Place) {
         withState(at: place) { state in
             state.due.remove(self)
-            // The state may have set another block meanwhile. Then the entry that was removed may have been for that one. A second entry
-            // does no harm.
+            // The state may have set another block meanwhile. Then the removed entry may have been for that one. A second entry is
+            // harmless.
             guard hasCompletion(at: place) else { return }
             state.due.append(self)
             state.announceDue()
@@ -164,7 +165,7 @@ extension LuaOperation {
         withFields { fields in fields.rare?.observations.removeAll { $0 === observation } }
     }
 
-    /// The operation may change outside of `state` from now on, so `state` keeps its observations of it.
+    /// Makes `state` keep its observations of this operation, which may change outside of `state` from now on.
     func keepObservations(in state: LuaState) {
         for observation in ifOutOfLine({ $0.observations }) ?? [] where observation.state === state { observation.awaitEnd(of: self) }
     }

@@ -40,7 +40,7 @@ extension LuaOperation {
     /// Whether nothing has been stored that the word has no room for.
     var isInline: Bool { stateWord.load(ordering: .acquiring).isInline }
 
-    /// Whether the bodies are still those of the origin, and nothing else is known of the operation.
+    /// Whether the bodies are still those of the origin, and nothing else was stored.
     @inline(__always)
     var isUnchanged: Bool { stateWord.load(ordering: .acquiring) == .nothing }
 
@@ -58,13 +58,13 @@ extension LuaOperation {
         dropFunctions()
     }
 
-    /// Releases what only another attempt would need, and the conditions.
+    /// Releases the functions that only another attempt would need, and the conditions.
     func dropFunctions() {
         let dropped = ifOutOfLine { $0.dropFunctions() }
         withExtendedLifetime(dropped) {}
     }
 
-    /// Stores what a body has returned.
+    /// Stores the results of a body.
     @inline(__always)
     func setResults(_ results: ReturnedValues, ofBodyAt index: Int) {
         if changeInline({ $0.setResults(results) }) ?? false { return }
@@ -95,7 +95,7 @@ extension LuaOperation {
         return taken ?? withFields { $0.takeCompletion(at: place) }
     }
 
-    /// Records the end. Returns where the completion block is, if it has not been told yet, and where else a handle is kept.
+    /// Records the end. Returns the state with the completion block, if it has not been told yet, and the other states that keep a handle.
     @inline(__always)
     func takeEnd() -> (completing: Place?, others: [Place]) {
         let taken = changeInline { word -> (completing: Place?, others: [Place]) in
@@ -193,9 +193,9 @@ extension LuaOperation {
 
         /// The bodies until they are taken, and the results from then on.
         enum Contents {
-            /// Empty if they will never run.
+            /// The bodies; empty if they will never run.
             case bodies(SmallArray<Body>)
-            /// The bodies are gone. Blocks have one element each; other kinds have one as soon as there is a result.
+            /// The results, after the bodies were taken. Blocks have one element each; other kinds have one as soon as a result exists.
             case results(SmallArray<ReturnedValues?>)
         }
 
@@ -233,7 +233,7 @@ extension LuaOperation {
             changeBodies { bodies in index < bodies.count ? exchange(&bodies[index], with: body) : nil } ?? nil
         }
 
-        /// Has the bodies run from the handle that are there, too. Returns whether there are any.
+        /// Makes each body that is also in the handle run from there. Returns whether there are any.
         @discardableResult
         mutating func useHandle() -> Bool {
             var isUsed = false
@@ -353,7 +353,7 @@ extension LuaOperation {
         var memberQueue: MemberQueue?
         /// The functions of conditions, in the order in which they were added.
         var conditions: [Parcel] = []
-        /// The function that says whether an error is worth another attempt.
+        /// The function that decides whether another attempt follows an error.
         var retriesWhen: Parcel?
         /// Whether this is an attempt of a cluster's operation after which there may be another one.
         var isTriedAgainElsewhere = false

@@ -4,7 +4,7 @@ import OpPlatform
 
 /// Stopping a body, whether it checks for that or not.
 extension LuaOperation {
-    /// How many bytes of live memory the body may add to what its state held when the body began; nil for no limit.
+    /// The bytes of live memory that the body may add to those of its state; nil for no limit.
     var memoryLimit: Int? {
         get { rare { $0.memoryLimit } }
         set { withFields { $0.rareInUse.memoryLimit = newValue } }
@@ -15,7 +15,7 @@ extension LuaOperation {
         set { withFields { $0.rareInUse.timeLimit = newValue } }
     }
 
-    /// Why the operation was asked to stop; nil if it was not.
+    /// The reason why the operation was asked to stop; nil if it was not.
     var stopReason: StopReason? { rare { $0.stopReason } }
 
     /// Ends the programs that a cancelled operation has started. Those of a finished operation keep running.
@@ -50,8 +50,8 @@ extension LuaOperation {
         enforceStop(reason, in: core.states.withLock { requestStop(reason, in: $0) })
     }
 
-    /// Records why the operation, which has no members, is about to be stopped. This comes before it is cancelled: a wait that ends because the
-    /// operation is cancelled stops the body then, instead of telling it that it was cancelled.
+    /// Records the reason why the operation, which has no members, is about to be stopped. This precedes cancelling it: a wait that ends
+    /// because of the cancellation then stops the body, instead of telling it that it was cancelled.
     func recordStop(_ reason: StopReason) {
         withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
     }
@@ -63,7 +63,7 @@ extension LuaOperation {
         return running
     }
 
-    /// Makes sure that the operation ends, which was asked to stop in `states`.
+    /// Makes sure that the operation, which was asked to stop in `states`, ends.
     private func enforceStop(_ reason: StopReason, in states: [LuaState]) {
         if withFields({ $0.hasReturned }) { finishStopped(reason) }
         if let ticket {
@@ -82,7 +82,8 @@ extension LuaOperation {
     /// Seconds between two signals to a body that has not ended.
     static let repetition = 0.05
 
-    /// Lua may have overlooked the first signal (see `CLUA_STOP_EVENTS`), and each finalizer that does not end needs one of its own.
+    /// Repeats the signal, because Lua may have overlooked the first one (see `CLUA_STOP_EVENTS`), and each finalizer that does not end
+    /// needs its own.
     ///
     /// - Parameter number: how often the stop was repeated, including this time.
     private func repeatStop(_ number: Int = 1) {
@@ -94,7 +95,8 @@ extension LuaOperation {
         core.io.after(Self.repetition) { self.repeatStop(number + 1) }
     }
 
-    /// Nothing can stop a body that executes no Lua instruction, unless it runs in a process. A new worker lets the other operations go on.
+    /// Lets another worker take over, because nothing can stop a body that executes no Lua instruction. A body in a process is killed
+    /// instead.
     private func replaceWorkerIfStuck(in state: LuaState) {
         // A process that the host works for is not killed now.
         if let link = state.link, core.states.withLock({ states in states.contains { $0 === state } && state.runs(self) }),
@@ -144,12 +146,12 @@ extension LuaOperation {
         return memberQueue.members.map { ($0 as? LuaOperation)?.results?.first ?? .empty }
     }
 
-    /// Cancels the group, stops the members that run, and records why. Groups may be nested deeply, so this is not recursive.
+    /// Cancels the group, stops the members that run, and records the reason. Not recursive, because groups may be nested deeply.
     private func stopGroup(_ members: MemberQueue, _ reason: StopReason) {
         if isExecuting { record(OperationFailure(Failure(stop: reason), of: self)) }
         // No group may finish before it is cancelled, and its members may do so from here on.
         cancelItself()
-        // Cancelling reaches all of them at once.
+        // Cancelling the group cancels all members at once.
         forEachMember(of: members) { if $0.memberQueue == nil { $0.recordStop(.interrupted) } else { $0.cancelItself() } }
         cancel()
         forEachMember(of: members) { if $0.memberQueue == nil { $0.stop(.interrupted) } }
@@ -168,7 +170,8 @@ extension LuaOperation {
 
     // MARK: attempts
 
-    /// Has the operation tried again by `policy`, as long as the function `when`, which was sent for it, says so.
+    /// Sets the policy by which the operation is tried again, and the function `when`, which must agree. The function was sent for this
+    /// operation.
     func setRetryPolicy(_ policy: RetryPolicy?, when: Parcel?) {
         keep(when)
         let replaced = withFields { exchange(&$0.rareInUse.retriesWhen, with: when) }
@@ -181,7 +184,7 @@ extension LuaOperation {
         if core.isClosing || budget?.stopReason != nil { return false }
         resetStop()
         let failure = error as? OperationFailure ?? OperationFailure(Failure(thrown: error), of: self)
-        // A policy that was set while the body ran comes too late: the body is gone.
+        // A policy that was set while the body ran is too late, because the body was released.
         guard isUnchanged || ifOutOfLine({ $0.rare?.bodies != nil || !$0.areBodiesTaken }) ?? false else { return false }
         if let when = rare({ $0.retriesWhen }) {
             do throws(Failure) { if !(try call(when, about: failure).first?.isTruthy ?? false) { return false } } catch {
@@ -212,7 +215,7 @@ extension LuaOperation {
         limit?.end(for: self)
     }
 
-    /// An attempt has used up its time. It fails, and the operation is tried again if that is possible; otherwise the operation is stopped.
+    /// Fails an attempt that has used up its time, if the operation can be tried again. Otherwise stops the operation.
     func timeHasRunOut(_ limit: TimeLimit) {
         guard hasAttemptsLeft || rare({ $0.isTriedAgainElsewhere }) ?? false && !isCancelled else {
             if timeLimit === limit { stop(.timeout) }
@@ -244,7 +247,7 @@ extension LuaOperation {
 
     /// Adds a function, which was sent for the operation, as a condition. It runs in the state of the thread that asks.
     ///
-    /// - Parameter label: what messages call the condition.
+    /// - Parameter label: the name of the condition in messages.
     func addCondition(_ function: Parcel, named label: String) {
         keep(function)
         let index = withFields { fields in

@@ -67,7 +67,7 @@ extension LuaOperation {
         /// Whether the operation has finished and the home state has been told.
         @inline(__always) var isPosted: Bool { has(StateWord.isPosted) }
 
-        /// The completion block that the word says there is.
+        /// The completion block, if the word records one.
         @inline(__always) var completion: Completion? {
             hasCompletion ? Completion(place: .home, isPosted: isPosted) : nil
         }

@@ -191,7 +191,7 @@ import Synchronization
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
         guard hasAttemptsLeft else { return core.record(failure) }
-        // It counts only if there is no other attempt. Of the failures of several blocks, the first does.
+        // The failure counts only if no other attempt follows. Of the failures of several blocks, the first one counts.
         withFields { fields in if fields.rare?.failure == nil { fields.rareInUse.failure = failure } }
         tellWhenFinished()
     }
@@ -220,7 +220,7 @@ import Synchronization
         if !isAsynchronous {
             return "\(displayName) is not asynchronous, so it cannot be ended by '\(method)': it finishes when its main function returns"
         }
-        // Between two attempts, nothing is ended.
+        // Between two attempts, the call has no effect.
         if isExecuting || isFinished || attempt > 0 { return nil }
         return "\(displayName) has not started, so it cannot be ended by '\(method)'; cancel it instead"
     }
@@ -256,14 +256,15 @@ import Synchronization
     /// Whether the body returned no value.
     var isVoid: Bool { results?.allSatisfy { unsafe $0.pointer.pointee.value_count == 0 } ?? false }
 
-    /// Why the operation failed or was cancelled; nil if it succeeded or has not finished. Reading the property marks the failure as read.
+    /// The reason why the operation failed or was cancelled; nil if it succeeded or has not finished. Reading the property marks the
+    /// failure as read.
     var failure: OperationFailure? {
         let failure = failureLeftUnread
         failure?.markRead()
         return failure
     }
 
-    /// The same, without marking it as read.
+    /// Like `failure`, without marking it as read.
     var failureLeftUnread: OperationFailure? {
         guard isFinished, let error else { return nil }
         return error as? OperationFailure ?? failure(for: error)
@@ -273,7 +274,7 @@ import Synchronization
     private func failure(for error: any Error) -> OperationFailure {
         switch error as? OperationError {
         case .dependencyNotSucceeded(_, let label):
-            // Not any that has failed since.
+            // The label excludes dependencies that have failed since.
             let culprit = dependencies.first { $0.label == label && $0.outcome.map { $0 != .succeeded } ?? false }
             let name = culprit?.displayName ?? "'\(label)'"
             let message = "\(displayName) was cancelled because \(name), which it depends on, did not succeed"
@@ -424,7 +425,7 @@ import Synchronization
     /// See `Operation.willBeTriedAgain`.
     @_spi(Subclassing) public override func willBeTriedAgain(after error: any Error) -> Bool { prepareAttempt(after: error) }
 
-    /// Tells the states that keep something for this operation that it has finished.
+    /// Tells the states that keep a handle or a completion block for this operation that it has finished.
     @_spi(Subclassing) public override func didFinish() {
         let replaced = isObserved ? scriptBlock : nil
         dropFunctions()
@@ -438,8 +439,8 @@ import Synchronization
 extension LuaOperation {
     /// The constants of all operations that the same Lua state makes in the same way.
     @safe final class Origin: Sendable {
-        // The thread that makes operations changes the reference count; other threads read what follows. The gap keeps the two in different
-        // cache lines.
+        // The thread that makes operations changes the reference count; other threads read the fields below. The gap keeps the two in
+        // different cache lines.
         private let gap = InlineArray<6, UInt>(repeating: 0)
         let core: RuntimeCore
         /// The Lua state that makes the operations; nil if the host does. A Lua state keeps its origins until it is closed.

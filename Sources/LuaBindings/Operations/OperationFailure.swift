@@ -15,7 +15,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         case memory
         /// The body executed more instructions than `Runtime.Limits.operationInstructions`.
         case instructions
-        /// `interrupt()` stopped it.
+        /// `interrupt()` stopped the operation.
         case interrupted
         /// The worker process in which the body ran has ended. See `Runtime.Configuration.isolation`.
         case process
@@ -45,7 +45,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     public let underlyingError: (any Error)?
     let value: Parcel?
     private let failed: WeakOperation
-    /// If the failure is a group's: that of the member that failed first, and the member.
+    /// For the failure of a group: the failure of the member that failed first, and that member.
     private let ofMember: (failure: OperationFailure, member: WeakOperation)?
     private let read = Atomic<Bool>(false)
 
@@ -107,7 +107,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     /// Whether a script or the host has read the failure. Unread failures are reported at the end.
     public var isRead: Bool { read.load(ordering: .relaxed) }
 
-    /// Marks the failure as read, and that of a member if it is a group's.
+    /// Marks the failure as read. For the failure of a group, marks that of its member as well.
     func markRead() {
         read.store(true, ordering: .relaxed)
         ofMember?.failure.markRead()
@@ -129,7 +129,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         return String(outermost[outermost.index(after: start)...].dropLast())
     }
 
-    /// Message and traceback. If a host function failed because of another script's error, that one's traceback follows.
+    /// Message and traceback. If a host function failed because of another script's error, the traceback of that error follows.
     public var report: String { LuaError.report(message, traceback, underlyingError) }
 }
 
