@@ -34,7 +34,7 @@ let package = Package(
             name: "CLua", cSettings: [.headerSearchPath(".")],
             linkerSettings: [.linkedLibrary("lua5.4"), .linkedLibrary(":libxxhash.a")]),
         // The archive, not the shared library: loading that would take time at each start, and few scripts need it.
-        .target(name: "CIO", cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
+        .target(name: "CIO", dependencies: ["CPlatform"], cSettings: [.define("_GNU_SOURCE")], linkerSettings: [.linkedLibrary("uv_a")]),
         .target(name: "CPlatform"),
         .target(name: "OpPlatform", dependencies: ["CPlatform"], swiftSettings: strictMemory),
         .target(name: "OpEngine", dependencies: ["CPlatform", "OpPlatform"], swiftSettings: strictMemory),
@@ -42,7 +42,7 @@ let package = Package(
         // Archives, as libuv's. SQLite's needs the mathematical functions.
         .target(
             name: "CStore", linkerSettings: [":libsqlite3.a", ":libxxhash.a", ":libzstd.a", "m"].map { .linkedLibrary($0) }),
-        .target(name: "OpStore", dependencies: ["CStore"], swiftSettings: strictMemory),
+        .target(name: "OpStore", dependencies: ["CStore", "OpPlatform"], swiftSettings: strictMemory),
         // Loads its libraries when they are needed.
         .target(name: "CNats", linkerSettings: [.linkedLibrary(":libxxhash.a")]),
         .target(name: "OpCluster", dependencies: ["CNats", "OpPlatform"], swiftSettings: strictMemory),
@@ -52,7 +52,7 @@ let package = Package(
         .executableTarget(name: "opscript-worker", dependencies: ["LuaBindings"], swiftSettings: strictMemory),
         .target(name: "COpscript"),
         // The functions of opscript.h. All that it handles comes from C, so marking each expression as unsafe would say nothing.
-        .target(name: "OpscriptLibrary", dependencies: ["COpscript", "LuaBindings", "OpEngine"], swiftSettings: strict),
+        .target(name: "OpscriptLibrary", dependencies: ["COpscript", "LuaBindings", "OpEngine", "OpPlatform"], swiftSettings: strict),
         .target(name: "CText"),
         .target(name: "Reports", dependencies: ["CText", "LuaBindings"], swiftSettings: strictMemory),
         // The module for the interpreter `lua5.4`.
@@ -61,14 +61,14 @@ let package = Package(
             name: "OpscriptModule", dependencies: ["COpscriptModule", "CLua", "LuaBindings", "Reports"], swiftSettings: strictMemory),
         // Archives, as libuv's: loading shared libraries would take time at each start. The C library's own functions take precedence over libbsd's.
         .target(
-            name: "CTerminal", dependencies: ["CText"],
+            name: "CTerminal", dependencies: ["CPlatform", "CText"],
             linkerSettings: [":libedit.a", "c", ":libbsd.a", ":libtinfo.a"].map { .linkedLibrary($0) }),
         .target(name: "CArguments"),
         // An archive for the same reason. `tls.c` says why it needs nothing else.
         .target(name: "CHTTP", linkerSettings: [.linkedLibrary(":libmicrohttpd.a")]),
         .executableTarget(
             name: "opscript",
-            dependencies: ["CArguments", "CHTTP", "CTerminal", "CText", "LuaBindings", "OpCluster", "OpEngine", "Reports"],
+            dependencies: ["CArguments", "CHTTP", "CTerminal", "CText", "LuaBindings", "OpCluster", "OpEngine", "OpPlatform", "Reports"],
             swiftSettings: strictMemory),
         .target(name: "TestSupport", dependencies: ["OpEngine"], path: "Tests/TestSupport", swiftSettings: strict),
         // Apart from `TestSupport`: programs that tests start use that one, and should not load the library `Testing`.
@@ -82,7 +82,8 @@ let package = Package(
             name: "DropInTests", dependencies: ["OpEngine", "TestLimits", "TestSupport"], exclude: ["README.md"],
             packageAccess: false, swiftSettings: [.swiftLanguageMode(.v5)]),
         .testTarget(
-            name: "OpPlatformTests", dependencies: ["CPlatform", "CTestSupport", "OpPlatform", "TestSupport"], swiftSettings: strictMemory),
+            name: "OpPlatformTests", dependencies: ["CPlatform", "CTestSupport", "OpPlatform", "TestLimits", "TestSupport"],
+            swiftSettings: strictMemory),
         .testTarget(
             name: "OpEngineTests", dependencies: ["OpEngine", "OpPlatform", "CPlatform", "CTestSupport", "TestLimits", "TestSupport"],
             swiftSettings: strictMemory),
@@ -122,7 +123,7 @@ let package = Package(
         .executableTarget(name: "ProcessHost", dependencies: ["LuaBindings"], path: "Tests/ProcessHost", swiftSettings: strictMemory),
         .testTarget(
             name: "OpscriptTests",
-            dependencies: ["ClusterSupport", "CTestSupport", "EmbeddingGuide", "OpCluster", "opscript", "TestSupport"],
+            dependencies: ["ClusterSupport", "CTestSupport", "EmbeddingGuide", "OpCluster", "OpPlatform", "opscript", "TestSupport"],
             exclude: ["ClusterScripts", "Credentials", "Golden", "StockLua"],
             swiftSettings: strictMemory),
     ],

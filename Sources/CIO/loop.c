@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "CPlatform.h"
+
 bool loop_post(cio_loop *loop, command *command) {
     pthread_mutex_lock(&loop->lock);
     bool is_accepted = !loop->is_closed;
@@ -89,25 +91,17 @@ static void stop(command *command) {
 
 static void *run(void *context) {
     cio_loop *loop = context;
+    // A write to a closed pipe gives an error, not a signal.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
     return NULL;
 }
 
 // MARK: from other threads
-
-// Block all signals except faults, because signals belong to the host's threads. A write to a closed pipe then gives an error, not a
-// signal.
-static int start_thread(cio_loop *loop) {
-    sigset_t all, before;
-    sigfillset(&all);
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT};
-    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&loop->thread, NULL, run, loop);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error;
-}
 
 // If SIGCHLD is ignored, the system discards the exit statuses of children.
 static void heed_ended_children(void) {
@@ -136,7 +130,7 @@ cio_loop *cio_loop_start(int *error) {
         loop->wake.data = loop;
         if (*error == 0) {
             heed_ended_children();
-            *error = -start_thread(loop);
+            *error = -cplatform_start_thread(&loop->thread, run, loop);
             if (*error == 0) return loop;
             uv_close((uv_handle_t *)&loop->wake, NULL);
             uv_run(&loop->uv, UV_RUN_DEFAULT);

@@ -211,7 +211,10 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
         // something else.
         bool signs = settings->credentials != NULL || settings->nkey_seed != NULL;
         for (int tries = signs ? 3 : 1; status == NATS_OK && connection->nats == NULL && tries > 0; tries--) {
+            // The threads that libnats starts here inherit the blocked signal.
+            pipe_signal signal = block_pipe_signal();
             nats_status result = nats_functions.natsConnection_Connect(&connection->nats, options);
+            unblock_pipe_signal(signal);
             if (result != NATS_CONNECTION_AUTH_FAILED || tries == 1) status = result;
         }
     }

@@ -2,12 +2,23 @@
 #include "CPlatform.h"
 #include <linux/membarrier.h>
 
-#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 
 _Thread_local void *cplatform_thread_context;
 _Thread_local void *cplatform_thread_releases;
 _Thread_local bool *cplatform_lock_wait_flag;
+
+int cplatform_start_thread(pthread_t *thread, void *(*body)(void *), void *argument) {
+    static const int own[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE};
+    sigset_t others, before;
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_SETMASK, &others, &before);
+    int error = pthread_create(thread, NULL, body, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error;
+}
 
 static _Thread_local int thread_id;
 

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "CPlatform.h"
 #include "CTerminal.h"
 
 // Marks a position in the stream for which a thread waits. The pump removes it.
@@ -375,15 +376,6 @@ static void close_descriptors(void) {
     }
 }
 
-static bool start_joinable(pthread_t *thread, void *(*body)(void *), void *context) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool has_started = pthread_create(thread, NULL, body, context) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return has_started;
-}
-
 // The cursor may be anywhere in its row. A row of spaces ends in the last column of that row if it began in the first, and otherwise in
 // the next one.
 static void begin_fresh_row(int columns) {
@@ -396,7 +388,7 @@ static void begin_fresh_row(int columns) {
 
 bool ct_relay_begin(int descriptor) {
     if (is_active) return true;
-    if (!open_descriptors(descriptor) || !start_joinable(&pump_thread, pump, NULL)) {
+    if (!open_descriptors(descriptor) || cplatform_start_thread(&pump_thread, pump, NULL) != 0) {
         close_descriptors();
         return false;
     }
@@ -462,31 +454,6 @@ int ct_open_locked(const char *path) {
         return -1;
     }
     return descriptor;
-}
-
-typedef struct thread_start {
-    void (*body)(void *);
-    void *context;
-} thread_start;
-
-static void *run_thread(void *argument) {
-    thread_start start = *(thread_start *)argument;
-    free(argument);
-    start.body(start.context);
-    return NULL;
-}
-
-bool ct_thread_start(void (*body)(void *), void *context) {
-    thread_start *start = malloc(sizeof *start);
-    if (start == NULL) return false;
-    *start = (thread_start){body, context};
-    pthread_t thread;
-    if (!start_joinable(&thread, run_thread, start)) {
-        free(start);
-        return false;
-    }
-    pthread_detach(thread);
-    return true;
 }
 
 void ct_interrupt(void) {

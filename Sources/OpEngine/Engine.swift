@@ -53,7 +53,7 @@ import Synchronization
     private let asynchronousOperations = Atomic<Int>(0)
     let pendingJobs = Inbox.PendingJobs()
     let admissions = Guarded(Admissions())
-    let timers: EngineTimers
+    let timers: Timers
     private let phase = Atomic<UInt8>(0)
     let eventObservers = EventObservers()
     let describesWait = Guarded<(@Sendable (Operation) -> String?)?>(nil)
@@ -104,7 +104,7 @@ import Synchronization
         simulated: SimulatedWorkers? = nil
     ) {
         self.simulated = simulated
-        timers = simulated?.timers ?? EngineTimers()
+        timers = simulated?.timers ?? Timers()
         self.idleTime = idleTime
         givenWorkerCount = workerCount
         givenThreadLimit = threadLimit

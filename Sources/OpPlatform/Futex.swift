@@ -27,10 +27,10 @@ public func futexWait(_ word: borrowing Atomic<UInt32>, while expected: UInt32, 
     }
 }
 
-/// Wakes one thread that sleeps on `word`.
-public func futexWake(_ word: borrowing Atomic<UInt32>) {
+/// Wakes threads that sleep on `word`, at most `count`.
+public func futexWake(_ word: borrowing Atomic<UInt32>, count: Int32 = 1) {
     // Safety: the kernel uses the address only as a key and does not read the word.
-    unsafe cplatform_futex_wake(address(of: word), 1)
+    unsafe cplatform_futex_wake(address(of: word), count)
 }
 
 /// The address of an atomic's storage. The atomic never moves, because it is in a class or in manually allocated memory.

@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// A thread that ends on its own and that another thread may join.
+/// A thread of `startThread` that ends on its own and that another thread may join.
 public final class JoinableThread: Sendable {
     private struct State {
         var thread = pthread_t()
@@ -15,8 +15,8 @@ public final class JoinableThread: Sendable {
     /// Makes one for a thread that has not ended.
     public init() {}
 
-    /// Must be the thread's last action.
-    public func end() {
+    /// The thread's last action.
+    func end() {
         state.withLock { state in
             state.thread = pthread_self()
             if !state.isKept { pthread_detach(state.thread) }

@@ -2,35 +2,27 @@ import CPlatform
 import Glibc
 import Synchronization
 
-/// Runs `body` on a new thread, which must be joined or detach itself. The thread receives no signals that are sent to the process, because
-/// those belong to the host's threads.
+/// Runs `body` on a new thread with the process's nice value. All threads of the Swift targets begin here or in `tryStartThread`, which says which
+/// signals they receive.
+///
+/// - Parameters:
+///   - thread: the object through which another thread may join the new one. Without it the thread is detached.
+///   - failed: called instead of `body` if the system cannot start more threads, on any thread. Traps by default.
+public func startThread(
+    as thread: JoinableThread? = nil, _ body: @escaping @Sendable () -> Void, orElse failed: @escaping @Sendable () -> Void = failToStart
+) {
+    ThreadStarter.start(ThreadStarter.Start(thread: thread, body: body, failed: failed))
+}
+
+/// Ends the process because the system cannot start more threads.
+public func failToStart() { fatalError("opscript: cannot start a thread: the limit of processes, or of memory, is reached") }
+
+/// Runs `body` on a new thread with the caller's nice value, like `startThread`. The thread receives no signals that are sent to the process,
+/// because those belong to the host's threads. It receives the signals that it causes itself: faults, and writing to a closed pipe.
 ///
 /// - Returns: false if the system cannot start more threads.
-public func startThread(_ body: @escaping @Sendable () -> Void) -> Bool {
-    final class Start: Sendable {
-        let body: @Sendable () -> Void
-        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-    }
-    var thread = pthread_t()
-    // Safety: the argument is retained for the new thread, which releases it. The signal sets are local variables.
-    let argument = unsafe Unmanaged.passRetained(Start(body)).toOpaque()
-    var all = sigset_t()
-    var before = sigset_t()
-    unsafe sigfillset(&all)
-    // Signals that a thread causes itself must not be blocked: faults, and writing to a closed pipe.
-    for own in [SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGABRT, SIGSYS, SIGPIPE] { unsafe sigdelset(&all, own) }
-    unsafe pthread_sigmask(SIG_SETMASK, &all, &before)
-    defer { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) }
-    let result = unsafe pthread_create(
-        &thread, nil,
-        { argument in
-            // Safety: the argument is what was retained above for this thread.
-            unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue().body()
-            return nil
-        }, argument)
-    // Safety: no thread was started, so this function releases the argument.
-    if result != 0 { unsafe Unmanaged<Start>.fromOpaque(argument).release() }
-    return result == 0
+public func tryStartThread(as thread: JoinableThread? = nil, _ body: @escaping @Sendable () -> Void) -> Bool {
+    ThreadStarter.tryStart(ThreadStarter.Start(thread: thread, body: body, failed: {}))
 }
 
 /// Starts threads on behalf of threads with a raised nice value. A new thread inherits its creator's nice value and cannot lower it again.
@@ -40,26 +32,33 @@ public final class ThreadStarter: Sendable {
     private static let isNeeded = Atomic<Bool>(false)
 
     private let parker = Parker()
-    private let bodies = Guarded<[Start]>([])
+    private let starts = Guarded<[Start]>([])
 
-    private struct Start {
+    fileprivate final class Start: Sendable {
+        let thread: JoinableThread?
         let body: @Sendable () -> Void
         let failed: @Sendable () -> Void
+
+        init(thread: JoinableThread?, body: @escaping @Sendable () -> Void, failed: @escaping @Sendable () -> Void) {
+            (self.thread, self.body, self.failed) = (thread, body, failed)
+        }
+
+        func run() {
+            if thread == nil { pthread_detach(pthread_self()) }
+            body()
+            thread?.end()
+        }
     }
 
     private init() {
-        let isStarted = OpPlatform.startThread { [self] in
-            pthread_detach(pthread_self())
+        let isStarted = tryStartThread { [self] in
             while true {
-                let taken = bodies.withLock { bodies in
-                    defer { bodies = [] }
-                    return bodies
-                }
-                for start in taken where !OpPlatform.startThread(start.body) { start.failed() }
+                let taken = starts.withLock { exchange(&$0, with: []) }
+                for start in taken where !ThreadStarter.tryStart(start) { start.failed() }
                 if taken.isEmpty { _ = parker.park() }
             }
         }
-        if !isStarted { fatalError("opscript: cannot start a thread") }
+        if !isStarted { failToStart() }
     }
 
     /// Creates the starter. Must be called before any thread raises its nice value, on a thread that has the process's own.
@@ -68,14 +67,28 @@ public final class ThreadStarter: Sendable {
         isNeeded.store(true, ordering: .releasing)
     }
 
-    /// Starts a thread with the process's nice value. Calls `failed` if the system cannot start more threads.
-    public static func startThread(_ body: @escaping @Sendable () -> Void, orElse failed: @escaping @Sendable () -> Void) {
+    fileprivate static func start(_ start: Start) {
         // Start directly if no thread has raised its nice value or if the caller has not.
         guard isNeeded.load(ordering: .acquiring), cplatform_nice(0) > cplatform_nice(getpid()) else {
-            if !OpPlatform.startThread(body) { failed() }
+            if !tryStart(start) { start.failed() }
             return
         }
-        shared.bodies.withLock { $0.append(Start(body: body, failed: failed)) }
+        shared.starts.withLock { $0.append(start) }
         shared.parker.unpark()
+    }
+
+    fileprivate static func tryStart(_ start: Start) -> Bool {
+        // Safety: the argument is retained for the new thread, which releases it.
+        let argument = unsafe Unmanaged.passRetained(start)
+        var thread = pthread_t()
+        let error = unsafe cplatform_start_thread(
+            &thread,
+            { argument in
+                unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue().run()
+                return nil
+            }, argument.toOpaque())
+        // Safety: no thread was started, so this function releases the argument.
+        if error != 0 { unsafe argument.release() }
+        return error == 0
     }
 }

@@ -1,5 +1,6 @@
 internal import CStore
 import Glibc
+import OpPlatform
 
 /// The file of the store, and its idle connections.
 final class Database: Sendable {
@@ -20,9 +21,9 @@ final class Database: Sendable {
     let path: String
     private let folder: String
     private let warn: @Sendable (String) -> Void
-    private let state = Guarded(State())
+    private let state = SlowGuarded(State())
     /// Held while this process writes: SQLite's own way to wait for another writer is to try again after a while.
-    private let writer = Guarded(0)
+    private let writer = SlowGuarded(0)
     let locks: FileLocks
 
     /// - Parameter folder: An absolute path. The folder is made at the first write.

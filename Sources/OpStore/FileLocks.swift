@@ -1,12 +1,13 @@
 internal import CStore
 import Glibc
+import OpPlatform
 
 /// Locks between processes: bytes of a file. They end with the process, however it ends.
 final class FileLocks: Sendable {
     private let path: String
-    private let file = Guarded<Int32?>(nil)
+    private let file = SlowGuarded<Int32?>(nil)
     /// The file's locks belong to the process, not to a thread of it.
-    private let administration = Guarded(0)
+    private let administration = SlowGuarded(0)
 
     init(path: String) { self.path = path }
 

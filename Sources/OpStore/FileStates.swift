@@ -1,5 +1,6 @@
 internal import CStore
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// The contents of files, each read once as long as its signature stays the same.
@@ -16,8 +17,8 @@ final class FileStates: Sendable {
     private let ownFolder: String
     private let boot: UInt64
     private let shards: [Shard]
-    private let patterns = Guarded<[String: Pattern.Matches]>([:])
-    private final class Shard: Sendable { let known = Guarded<[String: Known]>([:]) }
+    private let patterns = SlowGuarded<[String: Pattern.Matches]>([:])
+    private final class Shard: Sendable { let known = SlowGuarded<[String: Known]>([:]) }
 
     /// - Parameters:
     ///   - base: The folder that relative paths are relative to. It need not exist yet.

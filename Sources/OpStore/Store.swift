@@ -1,4 +1,5 @@
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// Finished work, keyed by everything that it depends on, in a database that several processes may use at once.
@@ -66,9 +67,9 @@ public final class Store: Sendable {
     let database: Database
     let claims = Claims()
     let hitCount = Atomic<Int>(0), missCount = Atomic<Int>(0), recordedCount = Atomic<Int>(0)
-    private let uses = Guarded(Uses())
+    private let uses = SlowGuarded(Uses())
     /// In a dry run, the files that the steps that would run would make.
-    private let remade = Guarded<Set<String>>([])
+    private let remade = SlowGuarded<Set<String>>([])
 
     /// Makes and opens nothing: a run without steps leaves no trace.
     public init(_ configuration: Configuration) {
@@ -136,7 +137,7 @@ public final class Store: Sendable {
 
 /// The owners of outputs.
 final class Claims: Sendable {
-    private let names = Guarded<[String: String]>([:])
+    private let names = SlowGuarded<[String: String]>([:])
     /// The number of steps that have not ended. Steps that end do not wait for the planning of others.
     private let unfinished = Atomic<Int>(0)
 

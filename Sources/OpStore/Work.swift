@@ -1,5 +1,6 @@
 internal import CStore
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// The work of one operation, from the question whether it is done to the record of its results. One thread at a time may use it.
@@ -41,7 +42,7 @@ public final class Work: Sendable {
     public let step: Step
     let resolved: ResolvedStep
     let store: Store
-    private let state = Guarded(State())
+    private let state = SlowGuarded(State())
 
     init(_ step: Step, _ resolved: ResolvedStep, store: Store) {
         self.step = step

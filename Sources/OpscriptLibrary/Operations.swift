@@ -1,14 +1,14 @@
 public import COpscript
 import LuaBindings
 import OpEngine
-import Synchronization
+import OpPlatform
 
 /// An operation whose body is a function of the program.
 // Safety: `body` and `data` do not change, and `results` is locked.
 final class HostOperation: Operation, @unchecked Sendable {
     private let body: opscript_body
     private let data: UserData
-    let results = Mutex<[LuaValue]>([])
+    let results = Guarded<[LuaValue]>([])
 
     init(_ body: @escaping opscript_body, _ data: UserData) { (self.body, self.data) = (body, data) }
 

@@ -2,6 +2,7 @@ import ClusterSupport
 import LuaBindings
 import OpCluster
 import OpEngine
+import OpPlatform
 import TestLimits
 import TestSupport
 import Testing

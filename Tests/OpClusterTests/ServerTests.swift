@@ -123,6 +123,22 @@ import Testing
         return servers.withLock { $0 }
     }
 
+    /// libnats writes on them, and a connection that is gone must not end the process. Only the threads that its start makes block faults.
+    @Test("The threads of a connection receive no SIGPIPE")
+    func threadsOfAConnectionReceiveNoPipeSignal() async {
+        await #expect(processExitsWith: .success) {
+            final class Receiver: FabricReceiver {
+                func receive(_ message: IncomingMessage) {}
+                func connectionHasChanged(_ change: ConnectionChange) {}
+            }
+            let server = try NatsServer(), receiver = Receiver()
+            let fabric = NatsFabric(NatsFabric.Settings(url: server.url))
+            try fabric.start([], receiver)
+            #expect(blockedSignals().contains { $0.contains(SIGPIPE) && $0.contains(SIGINT) && !$0.contains(SIGSEGV) })
+            fabric.close(waiting: 0)
+        }
+    }
+
     // MARK: what does not work
 
     @Test func aWrongPasswordIsSaid() async throws {
@@ -238,4 +254,25 @@ import Testing
             cluster.close()
         }
     }
+}
+
+/// The signals that each thread of this process blocks.
+private func blockedSignals() -> [Set<Int32>] {
+    guard let folder = opendir("/proc/self/task") else { return [] }
+    defer { closedir(folder) }
+    var sets: [Set<Int32>] = []
+    while let entry = readdir(folder) {
+        let name = withUnsafePointer(to: &entry.pointee.d_name) {
+            String(cString: UnsafeRawPointer($0).assumingMemoryBound(to: CChar.self))
+        }
+        guard let status = fopen("/proc/self/task/\(name)/status", "r") else { continue }
+        defer { fclose(status) }
+        var line = [CChar](repeating: 0, count: 256)
+        while fgets(&line, Int32(line.count), status) != nil {
+            let words = String(decoding: line.prefix { $0 != 0 }.map({ UInt8(bitPattern: $0) }), as: UTF8.self).split { $0.isWhitespace }
+            guard words.first == "SigBlk:", words.count == 2, let bits = UInt64(words[1], radix: 16) else { continue }
+            sets.append(Set((1...64).filter { bits >> (UInt64($0) - 1) & 1 == 1 }))
+        }
+    }
+    return sets
 }

@@ -33,6 +33,21 @@ import Testing
         }
     }
 
+    @Test("The slow lock lets one thread at a time change its value")
+    func theSlowLockExcludes() {
+        let count = SlowGuarded(0)
+        onThreads(4) { _ in
+            for _ in 0..<1000 {
+                count.withLock {
+                    let before = $0
+                    sched_yield()
+                    $0 = before + 1
+                }
+            }
+        }
+        #expect(count.withLock { $0 } == 4000)
+    }
+
     /// A lock may be freed as soon as the last thread has unlocked it and released its owner.
     @Test func itGoesWithItsOwner() {
         for _ in 0..<TestLength.size(2000) {

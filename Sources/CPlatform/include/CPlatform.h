@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -46,6 +47,11 @@ static inline void cplatform_set_lock_wait_flag(void *flag) { cplatform_lock_wai
 static inline void cplatform_announce_lock_wait(bool waits) {
     if (cplatform_lock_wait_flag != NULL) __atomic_store_n(cplatform_lock_wait_flag, waits, __ATOMIC_RELEASE);
 }
+
+// Why: programs in C start threads as well, and all of them follow one policy for signals, which belong to the host's threads.
+// Starts a joinable thread that receives no signals but those that it causes itself: faults, and SIGPIPE for writing to a closed pipe. Stores its
+// identifier in `thread` before it returns. Returns 0 or an error number.
+int cplatform_start_thread(pthread_t *thread, void *(*body)(void *), void *argument);
 
 // Why: gettid is not imported, and would make a system call each time.
 // Returns the kernel's number of this thread. That of the first thread is the process's.

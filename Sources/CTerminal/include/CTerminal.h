@@ -81,10 +81,7 @@ int ct_open_locked(const char *path);
 /// from another user's process is closed; `errno` is then ECONNABORTED.
 int ct_accept(int listener);
 
-// MARK: threads
-
-/// Calls `body` on a thread that gets no signals. Returns false if the system has no thread left.
-bool ct_thread_start(void (*body)(void *), void *context);
+// MARK: signals
 
 /// Delivers SIGINT to this process on the calling thread, which may be one that gets no signals. Returns when the handler has run.
 void ct_interrupt(void);

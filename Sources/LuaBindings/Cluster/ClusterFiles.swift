@@ -1,7 +1,6 @@
 import Glibc
 import OpCluster
 import OpEngine
-import OpPlatform
 
 /// The files of an operation with `inputs` or `outputs`, for a worker that may not see them. Paths are relative to the working directory.
 ///

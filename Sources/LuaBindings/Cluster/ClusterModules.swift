@@ -1,6 +1,7 @@
 import CLua
 import Glibc
 import OpCluster
+import OpPlatform
 
 /// The modules of a script, for workers that do not have the same files. A worker keeps a text under its digest, and uses it in later runs
 /// as well.

@@ -1,7 +1,6 @@
 import CLua
 import OpCluster
 @_spi(Subclassing) import OpEngine
-import OpPlatform
 import Synchronization
 
 /// Reads the blob that `ClusterConnection.setup` has written.

@@ -2,7 +2,6 @@ import CLua
 import Glibc
 import OpCluster
 @_spi(Subclassing) import OpEngine
-import OpPlatform
 
 /// Operations that run on a cluster. In this process, an operation executes from when it leaves to when it returns, and no thread waits for
 /// it.

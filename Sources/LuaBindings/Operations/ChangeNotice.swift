@@ -1,4 +1,3 @@
-import CLua
 import OpEngine
 
 /// A change as the observing function of a script receives it.

@@ -1,6 +1,5 @@
 import CLua
 @_spi(Subclassing) import OpEngine
-import Synchronization
 
 /// The places of the bodies, and their way to the state that runs them.
 extension LuaOperation {

@@ -1,4 +1,3 @@
-import CLua
 @_spi(Subclassing) import OpEngine
 
 /// The things that Lua states keep until the operation has finished: the completion block that a script has set, observers, and the handle

@@ -1,6 +1,5 @@
 import CLua
 import OpEngine
-import Synchronization
 
 /// A Lua state that another program makes, closes, and runs scripts in, and the host's actions at its end. One thread uses it.
 ///

@@ -3,10 +3,6 @@ import OpEngine
 import OpPlatform
 import Synchronization
 
-#if canImport(Glibc)
-    import Glibc
-#endif
-
 /// A call into a state that can be stopped: one that a task awaits, or that belongs to a group.
 final class StoppableCall: Sendable {
     /// Why a call ends early.
@@ -74,7 +70,16 @@ final class AwaitedCalls: Sendable {
             return (nil, !exchange(&state.hasThread, with: true))
         }
         if let refusal { return refuse(refusal) }
-        guard startsThread, !startThread({ self.makeCalls() }) else { return }
+        if startsThread {
+            startThread {
+                self.makeCalls()
+            } orElse: {
+                self.refuseCalls()
+            }
+        }
+    }
+
+    private func refuseCalls() {
         let refused = state.withLock { state in
             state.hasThread = false
             return exchange(&state.waiting, with: [])
@@ -83,7 +88,6 @@ final class AwaitedCalls: Sendable {
     }
 
     private func makeCalls() {
-        pthread_detach(pthread_self())
         while true {
             let next = state.withLock { state -> (Waiting, LuaState)? in
                 state.hasThread = !state.waiting.isEmpty

@@ -1,7 +1,5 @@
-import CLua
 import Glibc
 @_spi(Subclassing) import OpEngine
-import OpPlatform
 import OpStore
 
 /// Operations that ask the store. Other operations have no `StoredStep`, and pay nothing.

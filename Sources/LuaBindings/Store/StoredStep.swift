@@ -1,8 +1,6 @@
-import CLua
 import OpEngine
 import OpPlatform
 import OpStore
-import Synchronization
 
 /// An operation that asks the store whether its work is done, before its body runs.
 final class StoredStep: Sendable {

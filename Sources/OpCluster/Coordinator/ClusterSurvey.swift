@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// Asks all workers of a cluster who they are, whatever their version.
 public final class ClusterSurvey: Exchange.Handler {

@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// Messages of workers.
 extension Coordinator: Exchange.Handler {

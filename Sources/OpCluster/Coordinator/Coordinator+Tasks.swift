@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// Publishing tasks, and finishing them.
 extension Coordinator {

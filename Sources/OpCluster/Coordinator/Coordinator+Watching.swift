@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// Noticing that workers are lost.
 extension Coordinator {

@@ -1,6 +1,5 @@
 import Glibc
 import OpPlatform
-import Synchronization
 
 extension Exchange {
     /// Gets blobs from the member that listens on `subject`, unless this member has them.

@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// One member's messages. It seals and opens them, matches answers with requests, and sends pieces of blobs.
 final class Exchange: FabricReceiver, Sendable {

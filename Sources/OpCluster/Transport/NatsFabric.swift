@@ -1,7 +1,6 @@
 import CNats
 import Glibc
 import OpPlatform
-import Synchronization
 
 /// A connection to NATS servers.
 @safe
@@ -33,7 +32,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     private let hasClosed = Guarded(false)
     private var connection: OpaquePointer?
     private weak var receiver: (any FabricReceiver)?
-    private let timer = Timers()
+    private let timers = Timers()
 
     /// Makes a connection that is not open yet.
     public init(_ settings: Settings) { self.settings = settings }
@@ -42,7 +41,11 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     public static var missing: String? { unsafe cnats_missing().map { unsafe String(cString: $0) } }
 
     /// Seconds of the clock.
-    public var now: Double { Timers.now }
+    public var now: Double {
+        var now = timespec()
+        unsafe clock_gettime(CLOCK_MONOTONIC, &now)
+        return Double(now.tv_sec) + Double(now.tv_nsec) / 1e9
+    }
     /// Whether there is a connection.
     public var isConnected: Bool { unsafe connection.map { unsafe cnats_is_connected($0) } ?? false }
     /// The greatest number of bytes of a message that the server takes.
@@ -62,7 +65,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     private func denial(of text: String) -> String { "the server \(settings.shownURL) refuses this user something (\(text))" }
 
     /// Calls `body` later.
-    public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { timer.after(seconds, body) }
+    public func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { timers.set(at: .now + .seconds(seconds), body) }
 
     /// Connects.
     public func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) {
@@ -75,11 +78,8 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
             }
         }
         let refusal = Awaited<String>()
-        onNewThread { [self] in
-            // A signal would end what libnats waits for, also on the threads that it starts.
-            blockSignals()
-            refusal.give(connect())
-        }
+        // A signal would end what libnats waits for, also on the threads that it starts.
+        startThread { [self] in refusal.give(connect()) }
         let text = refusal.get()
         guard let connection = unsafe connection else {
             throw ClusterError("there is no connection to the cluster's server \(settings.shownURL): \(text)")
@@ -171,7 +171,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
 
     /// Closes the connection.
     public func close(waiting seconds: Double) {
-        timer.end()
+        timers.end()
         let isFirst = hasClosed.withLock { hasClosed in
             defer { hasClosed = true }
             return !hasClosed

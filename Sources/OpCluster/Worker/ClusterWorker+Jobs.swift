@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// Taking jobs, and having them run.
 extension ClusterWorker {

@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// Messages of coordinators and of the stream.
 extension ClusterWorker: Exchange.Handler {

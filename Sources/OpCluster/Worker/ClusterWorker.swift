@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// The end of a cluster that does the work: it takes jobs from the stream, has them run, and reports what comes of them.
 ///

@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// A run at a worker: whether its coordinator lives, and the reports that it has not confirmed.
 final class WorkerRun: Sendable {

@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// A task that a worker has.
 public final class WorkerTask: Sendable {

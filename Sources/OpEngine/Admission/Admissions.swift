@@ -18,7 +18,7 @@ struct Admissions {
         /// The timers to set: each rate limit allows its next start at that moment.
         var timers: [(requirement: Requirement, serial: UInt64, moment: ContinuousClock.Instant)] = []
         /// The timers to cancel, because no operation waits for them any more.
-        var ended: [EngineTimers.Number] = []
+        var ended: [Timers.Number] = []
     }
 
     private var keySupplies = SupplyTable<String>()
@@ -220,7 +220,7 @@ struct Admissions {
     }
 
     /// Records the timer of a rate limit. Returns false if the timer is no longer needed.
-    mutating func note(_ timer: EngineTimers.Number, serial: UInt64, for requirement: Requirement) -> Bool {
+    mutating func note(_ timer: Timers.Number, serial: UInt64, for requirement: Requirement) -> Bool {
         guard let supply = existingSupply(of: requirement), supply.awaitsTimer, supply.timerSerial == serial else { return false }
         supply.timer = timer
         return true

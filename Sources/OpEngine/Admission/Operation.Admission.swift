@@ -56,7 +56,7 @@ extension Operation {
 
         /// A class, for the reason that `TokenBucket` states.
         @safe final class Pause {
-            @safe @exclusivity(unchecked) var timer: EngineTimers.Number?
+            @safe @exclusivity(unchecked) var timer: Timers.Number?
             let end: ContinuousClock.Instant
 
             init(until end: ContinuousClock.Instant) { self.end = end }
@@ -189,7 +189,7 @@ extension Operation {
 
     /// Ends the pause between two attempts.
     private func endPause(_ admission: Admission, on engine: Engine) {
-        if let timer = lock.withLock({ admission.further?.pause.take() })?.timer { engine.timers.cancel(timer, on: engine) }
+        if let timer = lock.withLock({ admission.further?.pause.take() })?.timer { engine.cancelTimer(timer) }
     }
 
     /// Whether the pause before the next attempt lasts. The operation may be posted meanwhile, for example when a dependency has finished.
@@ -272,12 +272,12 @@ extension Engine {
 
     @inline(never)
     private func performAll(_ consequences: Admissions.Consequences, thenTakingFrom core: OperationQueue.Core?) {
-        for timer in consequences.ended { timers.cancel(timer, on: self) }
+        for timer in consequences.ended { cancelTimer(timer) }
         for (requirement, serial, moment) in consequences.timers {
-            let number = timers.set(at: moment, on: self) { [unowned self] in
+            let number = setTimer(at: moment) { [unowned self] in
                 perform(admissions.withLock { $0.timerHasFired(serial: serial, for: requirement, on: self) })
             }
-            if !admissions.withLock({ $0.note(number, serial: serial, for: requirement) }) { timers.cancel(number, on: self) }
+            if !admissions.withLock({ $0.note(number, serial: serial, for: requirement) }) { cancelTimer(number) }
         }
         for operation in consequences.invited { operation.acceptInvitation(thenTakingFrom: core) }
     }

@@ -100,7 +100,7 @@ extension Operation {
     ) {
         guard core.giveBack(self) else { return }
         if let end {
-            let timer = engine.timers.set(at: end, on: engine) { [self] in
+            let timer = engine.setTimer(at: end) { [self] in
                 lock.withLock { admission.further?.pause = nil }
                 retryPostponed()
             }
@@ -108,7 +108,7 @@ extension Operation {
                 admission.further?.pause?.timer = timer
                 return admission.further?.pause == nil
             }
-            if isOver { engine.timers.cancel(timer, on: engine) }
+            if isOver { engine.cancelTimer(timer) }
         }
         // As in `postponeUntilReady`: a thread that cancelled the operation before it was back had nothing to post.
         atomicMemoryFence(ordering: .sequentiallyConsistent)

@@ -1,3 +1,5 @@
+import OpPlatform
+
 /// The total of a requirement, its holders, and the operations that wait for it. Guarded by the lock of `Engine.admissions`, so accesses
 /// need no exclusivity checks.
 @safe final class Supply {
@@ -16,7 +18,7 @@
     @safe @exclusivity(unchecked) var lines: [Line] = []
     /// Whether a timer will invite operations when the next start is allowed. `timer` is that timer, once it was set.
     @safe @exclusivity(unchecked) var awaitsTimer = false
-    @safe @exclusivity(unchecked) var timer: EngineTimers.Number?
+    @safe @exclusivity(unchecked) var timer: Timers.Number?
     /// Distinguishes the awaited timer from former ones.
     @safe @exclusivity(unchecked) var timerSerial: UInt64 = 0
 

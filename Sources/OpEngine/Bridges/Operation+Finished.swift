@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 extension BeyondFoundation where Self: Operation {
     /// Suspends the task until the operation has finished. Blocks no thread.

@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// An operation that runs one or more blocks concurrently, and finishes when all of them have returned.
 ///

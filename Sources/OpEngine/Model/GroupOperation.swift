@@ -37,7 +37,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
         let duration: Duration
         /// Identifies the timer that runs, from 1; 0 if none was set.
         var run = 0
-        var timer: EngineTimers.Number?
+        var timer: Timers.Number?
     }
 
     @safe @exclusivity(unchecked) private var lastRun = 0
@@ -179,7 +179,7 @@ open class GroupOperation: Operation, @unchecked Sendable {
         }
         guard let (duration, run) = started else { return }
         let engine = inner.ownEngine
-        let timer = engine.timers.set(at: engine.now + duration, on: engine) { [weak self] in self?.timeHasRunOut(run) }
+        let timer = engine.setTimer(at: engine.now + duration) { [weak self] in self?.timeHasRunOut(run) }
         let isNeeded = inner.core.state.withLock { _ in
             guard limit?.run == run else { return false }
             limit?.timer = timer
@@ -188,13 +188,13 @@ open class GroupOperation: Operation, @unchecked Sendable {
         if !isNeeded || inner.isClosed { stopLimit(orElse: timer) }
     }
 
-    private func stopLimit(orElse timer: EngineTimers.Number? = nil) {
+    private func stopLimit(orElse timer: Timers.Number? = nil) {
         guard mayBeLimited.load(ordering: .relaxed) else { return }
-        let stopped = inner.core.state.withLock { _ -> EngineTimers.Number? in
+        let stopped = inner.core.state.withLock { _ -> Timers.Number? in
             limit?.run = 0
             return limit?.timer.take()
         }
-        for timer in [stopped, timer] { if let timer { inner.ownEngine.timers.cancel(timer, on: inner.ownEngine) } }
+        for timer in [stopped, timer] { if let timer { inner.ownEngine.cancelTimer(timer) } }
     }
 
     private func timeHasRunOut(_ run: Int) {

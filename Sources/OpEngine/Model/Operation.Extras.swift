@@ -1,6 +1,5 @@
 import CPlatform
 import OpPlatform
-import Synchronization
 
 extension Operation {
     /// Properties that many operations do not use. They live in a separate object to keep operations small. The object uses all of the 64

@@ -1,5 +1,4 @@
 import OpPlatform
-import Synchronization
 
 /// Detects workers that are blocked in calls unknown to the engine, and lets other workers replace them.
 ///
@@ -52,9 +51,8 @@ final class BlockingMonitor: @unchecked Sendable {
 
     /// Starts the monitor's thread. If no thread can be started, only declared blocking is replaced until the pool starts the next monitor.
     func start() {
-        ThreadStarter.startThread {
+        startThread(as: thread) {
             while let pause = self.round() { _ = self.parker.park(until: .now + pause) }
-            self.thread.end()
         } orElse: { [engine] in
             engine.pool.withLock { $0.endWatch() }
         }

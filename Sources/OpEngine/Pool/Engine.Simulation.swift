@@ -1,3 +1,5 @@
+import OpPlatform
+
 extension Engine {
     /// A deterministic engine without threads, for tests. The owner decides when something runs, the seed decides what, and time advances
     /// only when nothing else is left to do. The same seed and the same calls produce the same order of events.

@@ -1,5 +1,6 @@
 import CPlatform
 import Glibc
+import OpPlatform
 import Synchronization
 
 /// Replaces the thread pool of a simulated engine. See `Engine.Simulation`.
@@ -14,7 +15,7 @@ final class SimulatedWorkers: @unchecked Sendable {
     @safe @exclusivity(unchecked) private var specialCount = 0
     @safe @exclusivity(unchecked) private var random: UInt64
     var now = ContinuousClock.now
-    let timers = EngineTimers()
+    let timers = Timers(isManual: true)
     /// Whether the thread currently acts as a worker rather than as the main thread.
     private(set) var isServing = false
 

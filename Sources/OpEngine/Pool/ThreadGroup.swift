@@ -1,5 +1,4 @@
 import CPlatform
-import Synchronization
 
 /// The threads that an operation may run on.
 ///

@@ -73,11 +73,11 @@ public final class Worker: @unchecked Sendable {
     /// Starts the thread.
     func start() {
         if group != .foreground { ThreadStarter.prepare() }
-        ThreadStarter.startThread {
+        startThread(as: thread) {
             self.run()
         } orElse: { [self] in
             let (wake, isAlone) = engine.pool.withLock { ($0.couldNotStart(self), $0.workers.isEmpty) }
-            if isAlone { fatalError("opscript: cannot start a thread: the limit of processes, or of memory, is reached") }
+            if isAlone { failToStart() }
             engine.perform(wake)
         }
     }
@@ -94,7 +94,6 @@ public final class Worker: @unchecked Sendable {
         unsafe context.worker = nil
         engine.pool.withLock { $0.threadEnds(of: self) }
         unsafe LockWaits.announce(in: nil)
-        thread.end()
     }
 
     // MARK: Running operations

@@ -1,4 +1,3 @@
-import CPlatform
 import OpPlatform
 import Synchronization
 

@@ -1,4 +1,4 @@
-import CPlatform
+import Glibc
 import OpPlatform
 import Synchronization
 
@@ -45,7 +45,7 @@ public final class Recorder: @unchecked Sendable {
         }
         guard isFirst else { return nil }
         thread.keep()
-        guard startThread({ [self] in run() }) else {
+        guard tryStartThread(as: thread, { [self] in run() }) else {
             Recorder.active.withLock { $0 = nil }
             return nil
         }
@@ -122,7 +122,6 @@ public final class Recorder: @unchecked Sendable {
         for _ in 0..<1000 where left.contains(where: { $0.completeTime(now: 1, last: 0) == 0 }) { sched_yield() }
         deliver(left, until: .max)
         buffers.withLock { $0 = [] }
-        thread.end()
     }
 
     /// Passes on the records up to the moment until which all threads have published theirs.

@@ -1,5 +1,5 @@
 import Glibc
-import Synchronization
+import OpPlatform
 
 /// One end of the connection between `opscript attach` and the process that it is attached to.
 ///
@@ -22,8 +22,8 @@ final class AttachConnection: Sendable {
     private static let patience = timeval(tv_sec: 5, tv_usec: 0)
 
     let descriptor: Int32
-    private let sending = Mutex<Void>(())
-    private let received = Mutex<ArraySlice<UInt8>>([])
+    private let sending = SlowGuarded(0)
+    private let received = Guarded<ArraySlice<UInt8>>([])
 
     init(_ descriptor: Int32) {
         self.descriptor = descriptor

@@ -2,8 +2,8 @@ import CTerminal
 import Glibc
 import LuaBindings
 import OpEngine
+import OpPlatform
 import Reports
-import Synchronization
 
 /// A text that an attached prompt has sent to the main state, which evaluates it when it waits, between two pieces of work.
 final class AttachEvaluation: Sendable {
@@ -11,7 +11,7 @@ final class AttachEvaluation: Sendable {
 
     private let source: String
     private let connection: AttachConnection
-    private let phase = Mutex(Phase.waiting)
+    private let phase = Guarded(Phase.waiting)
 
     init(_ source: String, for connection: AttachConnection) {
         self.source = source

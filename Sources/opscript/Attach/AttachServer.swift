@@ -1,19 +1,19 @@
 import CTerminal
 import Glibc
 import LuaBindings
-import Synchronization
+import OpPlatform
 
 /// Lets prompts of other processes look into this run and change it. Each has a thread, which answers commands with a colon even if the
 /// main state hangs. Everything else is evaluated in the main state, when that waits.
 final class AttachServer: Sendable {
     private static let mostConnections = 16
     /// The path of the socket, which is removed when the process exits.
-    private static let path = Mutex<String?>(nil)
+    private static let path = Guarded<String?>(nil)
 
     private let title: String
     private let runtime: Runtime
     private let listener: Int32
-    private let connections = Mutex<[AttachConnection]>([])
+    private let connections = Guarded<[AttachConnection]>([])
 
     /// Begins to listen.
     init(_ runtime: Runtime, title: String) throws(AttachError) {
@@ -24,7 +24,7 @@ final class AttachServer: Sendable {
         Self.path.withLock { $0 = path }
         // A script may end the process with `os.exit`.
         atexit { AttachServer.removeSocket() }
-        if !CommandThread.start({ [self] in accept() }) {
+        if !tryStartThread({ [self] in accept() }) {
             finish()
             throw AttachError(message: "the system starts no more threads")
         }
@@ -65,7 +65,7 @@ final class AttachServer: Sendable {
                 connection.send(AttachConnection.Reply(kind: .left, text: "\(Self.mostConnections) prompts are attached already\n"))
                 continue
             }
-            if !CommandThread.start({ [self] in serve(connection) }) { drop(connection) }
+            if !tryStartThread({ [self] in serve(connection) }) { drop(connection) }
         }
     }
 

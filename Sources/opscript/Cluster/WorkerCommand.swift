@@ -3,6 +3,7 @@ import Glibc
 import LuaBindings
 import OpCluster
 import OpEngine
+import OpPlatform
 import Reports
 
 /// `opscript worker`: runs operations of other processes, on this machine.
@@ -107,7 +108,7 @@ enum WorkerCommand {
             NatsFabric(cluster.server), key: cluster.key, description: description, slots: slots, keptBytes: settings.cacheSize,
             runner: runner, events: events)
         let started = Awaited<ClusterError?>()
-        onNewThread { worker.start { started.give($0) } }
+        startThread { worker.start { started.give($0) } }
         if let error = signals.ending({ started.get() }) { throw error }
         // Bodies do not need the password.
         unsafe unsetenv("OPSCRIPT_CLUSTER_PASSWORD")
@@ -116,7 +117,7 @@ enum WorkerCommand {
         notice("worker \(description.name) ends when its operations have")
         let drained = Awaited<Bool>()
         worker.drain { drained.give(true) }
-        onNewThread {
+        startThread {
             signals.wait()
             drained.give(false)
         }

@@ -1,6 +1,7 @@
 import CTerminal
 import Glibc
 import LuaBindings
+import OpPlatform
 import Reports
 
 /// Shows the progress of the operations on stderr. Its thread samples the counts ten times a second.
@@ -27,7 +28,7 @@ final class Progress: Sendable {
         }
         (self.style, self.monitor) = (style, monitor)
         (self.stop, self.ended) = (stop, ended)
-        if !CommandThread.start({ [self] in run() }) { ended.closeWriting() }
+        if !tryStartThread({ [self] in run() }) { ended.closeWriting() }
     }
 
     /// Whether the terminal has a row that shows progress.

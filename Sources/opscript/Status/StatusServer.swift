@@ -1,6 +1,7 @@
 import CHTTP
 import Glibc
 import LuaBindings
+import OpPlatform
 import Synchronization
 
 /// Serves the page about a run during the run, and metrics. Its thread sleeps unless a client asks.
@@ -23,7 +24,7 @@ import Synchronization
     private let ended: Pipe
     private let isAwaited = Atomic<Bool>(false)
     /// The part of the log that the recorder's thread has passed on, and whether it is the last one.
-    private let passed = Mutex<(log: RunLog, isLast: Bool)?>(nil)
+    private let passed = Guarded<(log: RunLog, isLast: Bool)?>(nil)
     /// The metrics of the latest part.
     private var metrics: [UInt8] = []
 
@@ -52,7 +53,7 @@ import Synchronization
                 unsafe Unmanaged<StatusServer>.fromOpaque(context)._withUnsafeGuaranteedRef { unsafe $0.answer(request) }
             }, context)
         guard unsafe server != nil else { return false }
-        guard CommandThread.start({ [self] in serve(monitor) }) else {
+        guard tryStartThread({ [self] in serve(monitor) }) else {
             unsafe ch_stop(server, 0)
             unsafe ch_free(server)
             unsafe server = nil

@@ -1,5 +1,5 @@
 import Glibc
-import OpCluster
+import OpPlatform
 import TestSupport
 
 /// A program that runs beside the tests until one of them ends it. It does not outlive this object, or the process of the tests.
@@ -22,7 +22,7 @@ final class Daemon: Sendable {
         close(output.write)
         identifier = child.identifier
         ProcessGuard.watch(identifier)
-        startThread { [state, descriptor = output.read] in Self.read(descriptor, into: state) }
+        TestSupport.startThread { [state, descriptor = output.read] in Self.read(descriptor, into: state) }
         if let text { try wait(for: text) }
     }
 

@@ -1,5 +1,5 @@
 import Glibc
-import OpCluster
+import OpPlatform
 import TestSupport
 
 /// Stands between programs and a server, as the network does, and fails when a test wants it to.
@@ -30,7 +30,7 @@ final class TCPProxy: Sendable {
     init(to server: Int) throws {
         self.server = server
         (listener, port) = try Self.makeListener()
-        startThread { [state, listener] in Self.accept(from: listener, to: server, state) }
+        TestSupport.startThread { [state, listener] in Self.accept(from: listener, to: server, state) }
     }
 
     deinit {
@@ -116,8 +116,8 @@ final class TCPProxy: Sendable {
             }
             let connection = Connection([client, end])
             state.withLock { $0.connections[ObjectIdentifier(connection)] = connection }
-            startThread { pump(connection, from: 0, state) }
-            startThread { pump(connection, from: 1, state) }
+            TestSupport.startThread { pump(connection, from: 0, state) }
+            TestSupport.startThread { pump(connection, from: 1, state) }
         }
     }
 

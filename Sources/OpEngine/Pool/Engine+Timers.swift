@@ -1,0 +1,15 @@
+import OpPlatform
+
+extension Engine {
+    /// Has `body` called at a moment of the engine's clock, on a thread that it must not block. The engine counts as busy until then.
+    func setTimer(at moment: ContinuousClock.Instant, _ body: @escaping @Sendable () -> Void) -> Timers.Number {
+        hold()
+        return timers.set(at: moment) {
+            body()
+            self.release()
+        }
+    }
+
+    /// Removes a timer whose function has not been called.
+    func cancelTimer(_ number: Timers.Number) { if timers.cancel(number) { release() } }
+}
