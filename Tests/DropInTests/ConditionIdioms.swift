@@ -125,3 +125,23 @@ final class ConditionQueue: OperationQueue {
         (operation as? OperationWithConditions)?.didEnqueue()
     }
 }
+
+/// Is added to no queue. Starts itself when it is asked whether it is ready and its dependencies have finished, once it may.
+// Safety: a lock guards the flag.
+final class SelfStartingOperation: Operation, @unchecked Sendable {
+    private let mayStart = Locked(false)
+
+    func allowStart() { mayStart.withLock { $0 = true } }
+
+    override var isReady: Bool {
+        let isReady = super.isReady
+        let starts =
+            isReady
+            && mayStart.withLock { mayStart in
+                defer { mayStart = false }
+                return mayStart
+            }
+        if starts { DispatchQueue.global().async { self.start() } }
+        return isReady
+    }
+}

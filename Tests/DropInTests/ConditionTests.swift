@@ -68,4 +68,23 @@ import Testing
         #expect(told.count == 200 && Set(told.entries).count == 200)
         for token in tokens { token.invalidate() }
     }
+
+    enum Readiness: CaseIterable { case dependencyFinishes, dependencyIsRemoved, isCancelled }
+
+    @Test("An operation in no queue is asked whether it is ready as soon as it is, and may start itself", arguments: Readiness.allCases)
+    func readyOutsideOfQueues(how: Readiness) throws {
+        let queue = OperationQueue()
+        let (dependency, condition, operation) = (Operation(), SelfStartingOperation(), Operation())
+        condition.addDependency(dependency)
+        operation.addDependency(condition)
+        queue.addOperation(operation)
+        condition.allowStart()
+        switch how {
+        case .dependencyFinishes: queue.addOperation(dependency)
+        case .dependencyIsRemoved: condition.removeDependency(dependency)
+        case .isCancelled: condition.cancel()
+        }
+        try wait(for: [operation])
+        #expect(condition.isCancelled == (how == .isCancelled))
+    }
 }

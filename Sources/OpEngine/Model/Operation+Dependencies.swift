@@ -71,7 +71,9 @@ extension Operation {
             return wasCounted
         }
         guard let wasCounted else { return }
-        if wasCounted && transition({ $0.dependencyRemoved() }) { postToQueue() }
+        if wasCounted {
+            if transition({ $0.dependencyRemoved() }) { postToQueue() } else { askOutsideOfQueues() }
+        }
         if let outcome = operation.outcome, outcome != .succeeded { forgetFailedDependency() }
         // Safety: balances the edge's retain. The caller's reference keeps the dependency alive here.
         unsafe Unmanaged.passUnretained(operation).release()

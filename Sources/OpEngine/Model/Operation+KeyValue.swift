@@ -40,6 +40,13 @@ extension Operation {
         if loadState().canBePosted && isReady { retryPostponed() }
     }
 
+    /// Evaluates the getter of an operation that has become ready and is in no queue, as Foundation does. A subclass may start its work there.
+    func askOutsideOfQueues() {
+        let state = loadState()
+        let isElsewhere = state.has(State.linked | State.started | State.executing | State.finished)
+        if state.isReady && !isElsewhere && !OverriddenMethods.isPlain(self) { _ = isReady }
+    }
+
     /// Copies the priority and the quality of service that a subclass's getters return.
     func adoptOwnSettings() {
         let (priority, quality) = (queuePriority, qualityOfService)

@@ -94,7 +94,11 @@ import Synchronization
     /// once, whatever its dependencies, so that its queue can finish it without running `main`. An executing operation must check
     /// `isCancelled` itself.
     open func cancel() {
-        if transition({ $0.cancel() }) == .post { postToQueue() }
+        switch transition({ $0.cancel() }) {
+        case .ignored: break
+        case .marked: askOutsideOfQueues()
+        case .post: postToQueue()
+        }
         deliverChanges()
     }
 

@@ -22,6 +22,7 @@ import OpPlatform
     private struct FollowUp {
         var cancelled: [Operation] = []
         var observed: [Mailbox] = []
+        var unqueued: [Operation] = []
         /// Executors and main queues to wake. They may run an operation synchronously, and that operation may wait for a dependent that has
         /// not arrived yet.
         var outside: [OperationQueue.Core] = []
@@ -30,6 +31,7 @@ import OpPlatform
         func perform() {
             for core in outside { core.wake(.outside) }
             for dependent in cancelled { dependent.cancelBecauseOfDependency() }
+            for dependent in unqueued { dependent.askOutsideOfQueues() }
             for mailbox in observed { mailbox.deliver() }
         }
     }
@@ -83,6 +85,7 @@ import OpPlatform
             let change = dependent.transition { ($0.dependencyFinished(succeeded: succeeded), $0.has(Operation.State.linked)) }
             if change.0 == .cancel { withFollowUp { $0.cancelled.append(dependent) } }
             if let mailbox = dependent.observedMailbox { withFollowUp { $0.observed.append(mailbox) } }
+            if !change.1 && !OverriddenMethods.isPlain(dependent) { withFollowUp { $0.unqueued.append(dependent) } }
             return change
         }
         unsafe batch.initializeElement(at: count, to: dependent)
