@@ -24,6 +24,17 @@ import Testing
         #expect(queue.addOperation { await Task.yield() } == "async")
     }
 
+    @Test("A subclass's member is meant even where the type of the engine's member fits without a conversion")
+    func membersWithOtherTypes() {
+        let operation = OperationWithOwnQueue()
+        let queue: OpEngine.OperationQueue = operation.ownQueue
+        let isSame = queue === operation.queue
+        let optional: OpEngine.OperationQueue? = operation.queue
+        let error: (any Error)? = operation.error
+        #expect(isSame && optional === queue && error is CancellationError)
+        #expect(operation.isAnotherAttempt)
+    }
+
     @Test("An extension may declare members with the names of those that Foundation does not have")
     func membersOfExtensions() {
         let operation = OpEngine.Operation()

@@ -105,6 +105,15 @@ final class QueueWithMembers: OperationQueue {
     }
 }
 
+/// Declares values that are not optional where the engine's are, and a number of another type.
+final class OperationWithOwnQueue: Operation {
+    let ownQueue = OperationQueue()
+    var queue: OperationQueue { ownQueue }
+    let error = CancellationError()
+    let attempt: UInt8 = 7
+    var isAnotherAttempt: Bool { attempt > 6 }
+}
+
 /// Members in an extension, with names that are not declared in the classes themselves.
 extension Operation {
     var attemptErrors: String { "extension" }

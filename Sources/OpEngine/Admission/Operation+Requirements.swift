@@ -9,6 +9,7 @@ extension BeyondFoundation where Self: Operation {
     /// and then the time of waiting. Among several queues, the first one that can start its operation gets the key.
     ///
     /// Has no effect on an operation that has started, or that is started by hand.
+    @_disfavoredOverload
     public var exclusiveKeys: Set<String> {
         get { admission.map { admission in lock.withLock { admission.exclusiveKeys.all } } ?? [] }
         set { setExclusiveKeys(ExclusiveKeys(newValue)) }
@@ -18,6 +19,7 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// Adding an operation that needs more than the total at that time traps; `tryAddOperation` throws
     /// `OperationError.needsMoreThanThereIs`. Traps if an amount is below 1.
+    @_disfavoredOverload
     public var needs: [String: Int] {
         get { admission.flatMap { admission in lock.withLock { admission.further?.needs } } ?? [:] }
         set {
@@ -41,6 +43,7 @@ extension BeyondFoundation where Self: Operation {
     ///
     /// An operation that is started by hand has one attempt. Traps if the policy is set on a group, whose members run once: set it on
     /// these.
+    @_disfavoredOverload
     public var retryPolicy: RetryPolicy? {
         get { admission.flatMap { admission in lock.withLock { admission.further?.retryPolicy } } }
         set {
@@ -54,12 +57,14 @@ extension BeyondFoundation where Self: Operation {
 
     /// The number of the attempt that runs, or of the last one, from 1. Without a `retryPolicy`, 1 when the operation has started, and 0
     /// before.
+    @_disfavoredOverload
     public var attempt: Int {
         if let admission { return lock.withLock { admission.attempt } }
         return loadState().has(Operation.State.started | Operation.State.executing) ? 1 : 0
     }
 
     /// The errors of the latest 100 attempts that have failed and were followed by another one, in order.
+    @_disfavoredOverload
     public var attemptErrors: [any Error] { admission.flatMap { admission in lock.withLock { admission.further?.failures } } ?? [] }
 }
 
@@ -109,6 +114,7 @@ extension BeyondFoundation where Self: OperationQueue {
     /// more.
     ///
     /// An operation that must wait for the next start does so without a thread and without a place among those that execute.
+    @_disfavoredOverload
     public var rateLimit: RateLimit? {
         get { ownEngine.admissions.withLock { $0.rate(of: ObjectIdentifier(core)) } }
         set {

@@ -4,6 +4,9 @@ import OpPlatform
 ///
 /// A subclass cannot redeclare a member of its superclass, but it can declare a member with the same name as one in a protocol extension.
 /// Code written for Foundation therefore keeps its own members with names like `queue`, `error` or `outcome`.
+///
+/// The properties are disfavored overloads. Otherwise an expression of an optional type, such as a side of `===`, would mean `queue` of this
+/// protocol, which is optional, and not a subclass's own `queue`, which is not.
 public protocol BeyondFoundation: AnyObject {}
 
 extension Operation: BeyondFoundation {}
@@ -11,15 +14,19 @@ extension OperationQueue: BeyondFoundation {}
 
 extension BeyondFoundation where Self: Operation {
     /// The operation whose body is running on the calling thread, if any.
+    @_disfavoredOverload
     public static var current: Operation? { ThreadContext.currentOperation }
 
     /// The queue that the operation is in. Nil before the operation is added and after it has finished.
+    @_disfavoredOverload
     public var queue: OperationQueue? { withQueueCore { $0.queue } ?? nil }
 
     /// The error that the operation failed with, if any.
+    @_disfavoredOverload
     public var error: (any Error)? { lock.withLock { rareExtras?.error } }
 
     /// How the operation finished. Nil until then.
+    @_disfavoredOverload
     public var outcome: OperationOutcome? {
         let state = loadState()
         return state.has(Operation.State.finished) ? state.outcome : nil

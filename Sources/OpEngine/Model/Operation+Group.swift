@@ -1,5 +1,6 @@
 extension BeyondFoundation where Self: Operation {
     /// The group that the operation is a member of. Nil before it is added and after it has finished.
+    @_disfavoredOverload
     public var group: GroupOperation? { surroundingGroup as? GroupOperation }
 }
 

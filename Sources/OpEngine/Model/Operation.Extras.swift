@@ -103,6 +103,7 @@ extension Operation {
 
 extension BeyondFoundation where Self: Operation {
     /// Whether the operation still runs if a dependency does not succeed. The queue's default applies until this is set.
+    @_disfavoredOverload
     public var dependencyPolicy: OperationDependencyPolicy {
         get { loadState().policy == .succeeded ? .succeeded : .finished }
         set {

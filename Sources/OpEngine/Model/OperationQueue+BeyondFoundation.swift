@@ -2,9 +2,11 @@ import Synchronization
 
 extension BeyondFoundation where Self: OperationQueue {
     /// The engine whose threads run the queue's operations.
+    @_disfavoredOverload
     public var engine: Engine { ownEngine }
 
     /// The default policy of operations that have none of their own. A change applies to operations that are added later.
+    @_disfavoredOverload
     public var dependencyPolicy: OperationDependencyPolicy {
         get { core.has(.requiresSuccess) ? .succeeded : .finished }
         set { core.set(.requiresSuccess, newValue == .succeeded) }

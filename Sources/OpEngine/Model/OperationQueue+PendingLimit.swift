@@ -15,6 +15,7 @@ extension BeyondFoundation where Self: OperationQueue {
     /// should not add to the queue that runs it if that queue has a limit: it may occupy the room that it waits for.
     ///
     /// Traps if set to a number below 1.
+    @_disfavoredOverload
     public var maxPendingOperationCount: Int? {
         get { core.state.withLock { $0.maximumPending == .max ? nil : $0.maximumPending } }
         set {

@@ -5,6 +5,7 @@ extension BeyondFoundation where Self: Operation {
     /// known to wait. Each reason was true at some moment during the call.
     ///
     /// Meant for people and tests: visits the operation's dependencies and the operations of its queue.
+    @_disfavoredOverload
     public var whyNotRunning: OperationBlockage? {
         // An executing group is expected to wait for its members.
         if memberQueue != nil && isExecuting { return nil }
