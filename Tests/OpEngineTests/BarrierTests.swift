@@ -177,17 +177,4 @@ import Testing
         queue.waitUntilAllOperationsAreFinished()
         #expect(waiting.awaited.outcome == .succeeded)
     }
-
-    @Test func withoutTryItEndsTheProcess() async {
-        await #expect(processExitsWith: .failure) {
-            let engine = Engine(workerCount: 1), queue = OperationQueue(engine: engine)
-            queue.addOperation {
-                let later = BlockOperation {}
-                queue.addBarrierBlock {}
-                queue.addOperation(later)
-                later.waitUntilFinished()
-            }
-            queue.waitUntilAllOperationsAreFinished()
-        }
-    }
 }

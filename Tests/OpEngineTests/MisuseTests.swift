@@ -152,4 +152,17 @@ import Testing
         // The process must trap, not run into its time limit.
         #expect(outcome?.exitStatus != .signal(SIGALRM))
     }
+
+    @Test func aWaitInFrontOfABarrierForWhatIsBehindItEndsTheProcess() async {
+        await #expect(processExitsWith: .failure) {
+            let engine = Engine(workerCount: 1), queue = OperationQueue(engine: engine)
+            queue.addOperation {
+                let later = BlockOperation {}
+                queue.addBarrierBlock {}
+                queue.addOperation(later)
+                later.waitUntilFinished()
+            }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+    }
 }

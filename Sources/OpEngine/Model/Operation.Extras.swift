@@ -89,8 +89,14 @@ extension Operation {
                 defer { state.priority = newValue }
                 return (state.has(State.linked), state.priority)
             }
-            // Setting the current value counts as a change, as in Foundation.
-            if old == newValue { observedMailbox?.record(.queuePriority, old: old, new: newValue) }
+            // Setting the current value counts as a change, as in Foundation. The lock keeps the order of changes in the mailbox, so the value
+            // is the one that the last change before this one has set.
+            if old == newValue, let mailbox = observedMailbox {
+                mailbox.state.withLock { box in
+                    let present = loadState().priority
+                    box.record(.queuePriority, old: present, new: present)
+                }
+            }
             deliverChanges()
             // A thread that links the operation later sees the new priority.
             if isLinked { withQueueCore { $0.reprioritise(self) } }
