@@ -45,7 +45,7 @@ struct HostTests {
             #"{"output":"hello\n"}"#, #"{"result":42}"#, #"{"result":["a","b"]}"#, #"{"result":null}"#,
             #"{"error":{"kind":"runtime","message":"script:1: wrong"}}"#,
             #"{"error":{"kind":"syntax","message":"script:1: unexpected symbol near '='"}}"#,
-            #"{"error":{"kind":"memory","message":"script:1: memory limit exceeded"}}"#,
+            #"{"error":{"kind":"memory","message":"not enough memory"}}"#,
             #"{"error":{"kind":"result","message":"the script returned what JSON cannot express"}}"#,
             #"{"result":true}"#,
             #"{"error":{"kind":"request","message":"send a script with POST"}}"#,

@@ -68,7 +68,7 @@ extension LuaOperation {
             if let files { connection.setInputs(files.inputs, of: number) }
         }
         ticket.isSubmitted(as: number)
-        // A request to stop the operation that was made before it had a ticket has not reached the ticket.
+        // A stop that was requested before the ticket existed has not reached it.
         if stopReason != nil { ticket.interrupt() } else if isCancelled { ticket.cancel() }
     }
 
@@ -153,7 +153,7 @@ extension LuaOperation {
         _ payload: Payload, _ ticket: ClusterTicket, _ files: ClusterFiles?
     ) throws(Failure) -> OperationFailure? {
         var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core, ticket.executor.connection.frozenValues)
-        // A worker cancels an operation that it was told to stop. Here, a timeout ends the attempt only, if another one follows.
+        // A worker cancels an operation that it was told to stop. Here, a timeout ends only the attempt, if another one follows.
         if try reader.flag(), stopReason != .timeout || !hasAttemptsLeft { cancelItself() }
         let values = try reader.list { reader throws(Failure) in
             (name: try reader.text(), value: try reader.optional { reader throws(Failure) in try reader.parcel() })

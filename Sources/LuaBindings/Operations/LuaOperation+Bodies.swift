@@ -47,7 +47,7 @@ extension LuaOperation {
         if keepsThem { tellWhenFinished() }
         return withFields { fields in
             if isAtHome, fields.isPinned(at: .home) { fields.useHandle() }
-            // Until here, only the former attempt could have been ended.
+            // `isEnding` is still that of the former attempt.
             if fields.rare?.bodies != nil { fields.isEnding = false }
             let bodies = fields.takeBodies()
             if keepsThem { fields.rareInUse.bodies = bodies } else { fields.rare?.bodies = nil }
@@ -154,7 +154,7 @@ extension LuaOperation {
         withExtendedLifetime(replaced) {}
     }
 
-    /// Whether what is added to `queue` runs in the state that made the operation; nil without a queue.
+    /// Whether operations of `queue` run in the state that made this operation; nil without a queue.
     private func runsAtHome(in queue: OperationQueue?) -> Bool? { queue.map { queue in withHome { $0.runsHere(in: queue) } ?? false } }
 
     /// Undoes `prepare` after the engine has rejected the operation. A handle that was pinned because another state may add

@@ -61,8 +61,8 @@ extension LuaOperation {
         return isSealed
     }
 
-    /// Puts the operation into the list of due operations of the state that has set the completion block. A wait in that state
-    /// that has seen the end of the operation then also waits for the completion block.
+    /// Puts the operation into the list of due operations of the state that has set the completion block. So a wait in that
+    /// state ends only after the completion block has run.
     func enqueueDue() {
         guard let place = completion?.place else { return }
         withState(at: place) { state in
@@ -133,7 +133,7 @@ extension LuaOperation {
 
     /// Unpins the handle in `state`, because the operation has finished.
     func unpin(in state: LuaState) {
-        // At once if possible: a script that starts many operations without waiting then keeps none of them. While there is a completion
+        // At once if possible, so that finished operations of a script that never waits do not pile up. While there is a completion
         // block, its function may not be in the handle yet, so that case goes through the inbox. The closure captures only one reference, so
         // that it needs no allocation.
         if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { state.post { [self] in unpinHere() } }
@@ -186,7 +186,7 @@ extension LuaState {
     @discardableResult
     func runDueCompletions() throws(CallError) -> Bool {
         let before = ranCompletionCount
-        // Most have arrived in the inbox. Checking each of them would take as long again.
+        // Most have arrived in the inbox. Running the inbox first leaves few to check one by one.
         if inbox.hasJobs, !due.isEmpty { _ = try wait(deadline: nil) { true } }
         for operation in due.finished where operation.hasCompletion(in: self) {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }

@@ -56,7 +56,7 @@ extension LuaOperation {
         withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
     }
 
-    /// Asks those of `states` in which the operation runs to stop it, and returns these. The caller holds the lock of the runtime's states.
+    /// Asks each of `states` that runs the operation to stop it, and returns those states. The caller holds the lock of the runtime's states.
     private func requestStop(_ reason: StopReason, in states: [LuaState]) -> [LuaState] {
         let running = states.filter { $0.runs(self) }
         for state in running { state.requestStop(of: self, reason) }
@@ -98,7 +98,7 @@ extension LuaOperation {
     /// Lets another worker take over, because nothing can stop a body that executes no Lua instruction. A body in a process is killed
     /// instead.
     private func replaceWorkerIfStuck(in state: LuaState) {
-        // A process that the host works for is not killed now.
+        // The process is not killed while the host answers its request.
         if let link = state.link, core.states.withLock({ states in states.contains { $0 === state } && state.runs(self) }),
             link.kill(computing: self)
         {
@@ -149,7 +149,7 @@ extension LuaOperation {
     /// Cancels the group, stops the members that run, and records the reason. Not recursive, because groups may be nested deeply.
     private func stopGroup(_ members: MemberQueue, _ reason: StopReason) {
         if isExecuting { record(OperationFailure(Failure(stop: reason), of: self)) }
-        // No group may finish before it is cancelled, and its members may do so from here on.
+        // The group first: the calls below can finish its members, and then the group.
         cancelItself()
         // Cancelling the group cancels all members at once.
         forEachMember(of: members) { if $0.memberQueue == nil { $0.recordStop(.interrupted) } else { $0.cancelItself() } }

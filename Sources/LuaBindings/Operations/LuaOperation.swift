@@ -98,7 +98,7 @@ import Synchronization
         if let error = startOrRefuse(endsWithMain: false, members: memberQueue) { fatalError("\(error)") }
     }
 
-    /// The body, a finishing call of a script or the cluster finishes the operation.
+    /// The operation's body, a call of `finish` or `fail` by a script, or the cluster finishes it.
     @_spi(Subclassing) public override var endsFromWithin: Bool { true }
 
     /// Runs the bodies on this thread, in the thread's Lua state. Several bodies of an operation in a queue run on every free worker.
@@ -370,7 +370,7 @@ import Synchronization
 
     // MARK: what parcels keep
 
-    /// Has this operation keep `parcel`, whose references to it own nothing from now on.
+    /// Has this operation keep `parcel`. References in `parcel` to this operation become unowned, so that no cycle arises.
     func keep(_ parcel: Parcel?) {
         parcel?.makeUnowned(referencesTo: self)
         registerReferences(of: parcel)

@@ -243,7 +243,7 @@ extension Coordinator.State {
     fileprivate mutating func confirmation(of report: Report, isNew: Bool) -> Coordinator.Confirmation {
         guard let peer = peers[report.worker] else { return .none }
         let isAwaited = report.entries.contains { if case .taken = $0.entry { true } else { false } }
-        // A worker with several unconfirmed reports sends no more.
+        // A worker with four unconfirmed reports sends no further one.
         if !isNew || isAwaited || report.sequence > peer.lastConfirmed + 1 {
             peers[report.worker]?.lastConfirmed = max(peer.lastConfirmed, report.sequence)
             return .now(refused: refused(in: report))

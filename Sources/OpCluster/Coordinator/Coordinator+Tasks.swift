@@ -142,8 +142,8 @@ extension Coordinator {
         if !isNeeded, let sequence { JetStream.delete(exchange, sequence) }
     }
 
-    /// Seconds for which a task is published again that the server refuses, because it has no room perhaps; and one without an answer, because
-    /// the server is starting perhaps.
+    /// Seconds of retries after the server has refused a task, perhaps because it has no room; and without an answer, perhaps because the server is
+    /// starting.
     private static let patience = 10.0, patienceWithoutStream = 60.0
     /// Seconds after which refused tasks are published again.
     private static let refusalInterval = 1.0
@@ -203,7 +203,8 @@ extension Coordinator {
     }
 
     /// Checks, without progress, whether the stream still has the tasks without a holder. It loses them with the server's disk, if a person removes
-    /// them, or if workers have ended them because they received no beat for long. If workers have free slots, the stream has them in vain.
+    /// them, or if workers have ended them because they received no beat for long. If workers with free slots do not get the
+    /// tasks, the stream wrongly counts them as delivered.
     private func countWaiting() {
         let now = now
         let (isDue, isInVain) = state.withLock { state in
@@ -254,7 +255,7 @@ extension Coordinator.State {
         guard let entry = entries[number], entry.isInStream, entry.holder == nil, let sequence = entry.sequence,
             let last = lastTaken[entry.task.priority], sequence < last
         else {
-            // Writing copies the list, whose keys the caller has.
+            // The caller iterates over the keys of `entries`, so each write copies the list.
             if entries[number]?.passedOver != nil { entries[number]?.passedOver = nil }
             return false
         }

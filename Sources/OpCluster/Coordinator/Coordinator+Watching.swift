@@ -14,8 +14,8 @@ extension Coordinator {
         exchange.fabric.after(Self.beatInterval) { [weak self] in self?.beat() }
     }
 
-    /// Seconds after which a worker that says hello every second is late, and seconds between two pings, then and before. A worker with tasks gets
-    /// pings also because it may have dropped them.
+    /// Seconds after its last message until a worker that says hello every second is late; seconds between two pings to a late worker; and seconds
+    /// between two pings to a worker with tasks, which may have dropped them.
     private static let lateHello = 1.2, shortAskInterval = 0.5, askInterval = 3.0
 
     /// Checks the workers and the stream, again and again.

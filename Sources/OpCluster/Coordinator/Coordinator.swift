@@ -2,7 +2,7 @@ import OpPlatform
 import Synchronization
 
 /// The member of a cluster that has the work: it publishes tasks, and receives their outcomes. It alone decides what has happened to a task, so
-/// messages that arrive twice or never change nothing of that.
+/// repeated and lost messages do not change that.
 ///
 /// - Concurrency: safe from every thread. Handlers are called on any thread, one at a time, with no lock held.
 public final class Coordinator: Sendable {
@@ -25,7 +25,7 @@ public final class Coordinator: Sendable {
 
     /// The outcome of a task.
     public enum Outcome: Sendable {
-        /// A worker has run it. The times are seconds of this member's clock, after the task was submitted and not after now.
+        /// A worker has run it. Both times lie between the submission and now, in seconds of this member's clock.
         case ended(Payload, worker: WorkerDescription?, began: Double, ended: Double)
         /// It was stopped before a worker had begun with it.
         case stopped
@@ -114,8 +114,8 @@ public final class Coordinator: Sendable {
     /// A job that the stream has not delivered although it has delivered a later one of the priority.
     struct PassedOver {
         let since: Double
-        /// The last job that the stream had delivered when it had delivered all jobs of lost workers again. Such jobs are first, so if the stream
-        /// delivers a still later one, it never delivers this one.
+        /// The job delivered last at the moment when the stream had delivered all jobs of lost workers again. The stream delivers such jobs first. So
+        /// a later delivery than that one proves that the stream skipped this job.
         var last: UInt64?
     }
 
@@ -154,7 +154,7 @@ public final class Coordinator: Sendable {
         var slotCount = 0
         var connectedSince: Double = 0
         var wasConnected = true
-        /// When the stream has last taken or given a task, and when it is to be asked next what it has if it does not.
+        /// The last time that the stream took or gave a task, and the time to ask for its contents if no progress follows.
         var lastProgress: Double = 0
         var nextCount: Double = 0
         var countInterval = Coordinator.firstCountInterval

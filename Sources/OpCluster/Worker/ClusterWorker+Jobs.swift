@@ -25,7 +25,7 @@ extension ClusterWorker {
             for priority in state.pulls.indices.reversed() {
                 state.pulls[priority].removeAll { $0.end + Self.statusDelay <= now || $0.count <= 0 }
                 let asked = state.pulls[priority].reduce(0) { $0 + $1.count }
-                // Not one message at a time if many come.
+                // Pull few messages only if few are missing.
                 guard asked * 2 <= room, asked < room else { continue }
                 state.pulls[priority].append(Pull(count: room - asked, end: now + Self.pullSeconds))
                 requests.append((priority, room - asked))
@@ -86,7 +86,7 @@ extension ClusterWorker {
                 run = WorkerRun(job.run, session: state.sessionCount, worker: self)
                 state.runs[job.run] = run
             }
-            // Together: the end of the run looks for its tasks.
+            // Under one lock, so that `endRun` finds the task.
             task.session.withLock { $0 = run }
             state.preparing[task.identity] = task
             return .prepare(run)
@@ -265,7 +265,7 @@ extension ClusterWorker {
         // Another thread ends it.
         guard let (others, running, since) = ended else { return }
         run.close()
-        // Until it has been silent for long, it may be there for another worker, or be there again.
+        // Until the coordinator has been silent for long, it may still answer another worker, or return.
         let answer = now - since >= Self.coordinatorSilence ? JetStream.terminated : JetStream.rejected(for: Self.greetInterval)
         for task in others.sorted(by: { $0.number < $1.number }) { acknowledge(task, answer) }
         for task in running.sorted(by: { $0.number < $1.number }) {

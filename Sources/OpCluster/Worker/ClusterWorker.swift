@@ -32,7 +32,7 @@ public final class ClusterWorker: Sendable {
         var runs: [String: WorkerRun] = [:]
         /// The number of sessions of runs.
         var sessionCount: UInt64 = 0
-        /// Since when nothing was heard of the coordinators of runs that are over here.
+        /// For each run that has ended here, the time since which its coordinator is silent.
         var silentRuns: [String: Double] = [:]
         /// The tasks that wait for a slot, the next one last.
         var waiting: [WorkerTask] = []

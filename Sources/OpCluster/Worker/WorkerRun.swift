@@ -115,7 +115,7 @@ final class WorkerRun: Sendable {
 
     func close() {
         let (waiters, writers) = state.withLock { state in
-            // At once: a later task would keep this object, which would keep the task.
+            // Emptied under the lock that ends the life: otherwise this object and a later task keep each other.
             state.life = .over
             (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
             return (exchange(&state.waiters, with: []), state.dequeueWriters())

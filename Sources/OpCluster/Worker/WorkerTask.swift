@@ -77,7 +77,7 @@ public final class WorkerTask: Sendable {
         }
     }
 
-    /// Records a stop of the body. Returns false if it has had one as strong.
+    /// Records a stop of the body. Returns false if an equal or stronger stop was recorded before.
     func recordStop(_ request: StopRequest) -> Bool {
         state.withLock { state in
             if let stop = state.stop, stop.rawValue >= request.rawValue { return false }

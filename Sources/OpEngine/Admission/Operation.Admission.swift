@@ -39,8 +39,9 @@ extension Operation {
             /// The conditions that were not asked yet.
             @safe @exclusivity(unchecked) var conditions: [OperationPrecondition] = []
             @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy?
-            /// The limit of `failures`: the errors of the latest attempts that have failed and were followed by another one.
+            /// The greatest number of `failures`.
             static let mostFailures = 100
+            /// The errors of the latest attempts that have failed and were followed by another one.
             @safe @exclusivity(unchecked) var failures: [any Error] = []
             /// The pause before the next attempt, with the timer that ends it.
             @safe @exclusivity(unchecked) var pause: Pause?
@@ -147,8 +148,8 @@ extension Operation {
         }
         let isBack = core.giveBack(self)
         engine.perform(consequences)
-        // As in `postponeUntilReady`: a thread that cancelled the operation, invited it, or gave it a dependency before it was back had nothing
-        // to post. The operation may even have finished before it was in the line.
+        // As in `postponeUntilReady`: a thread that cancelled the operation, invited it, or gave it a dependency before it was back in its queue
+        // could not post it. The operation may even have finished before it was in the line.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         let hasEnded = loadState().has(State.cancelled | State.finishing | State.finished)
         if hasEnded { leaveLine(admission, on: engine) }

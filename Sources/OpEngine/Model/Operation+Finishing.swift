@@ -36,7 +36,7 @@ extension Operation {
         }
         // Safety: the core retains itself until its operations have left.
         let core = unsafe self.core.takeUnretainedValue()
-        // False on the thread of an executor or a main queue. When such a thread blocks, it does not schedule the queue again.
+        // False on the thread of an executor or a main queue. Such a thread does not schedule the queue again when it blocks, so another must.
         let takesNext = isLaunched && ThreadContext.current.serves(core)
         // Leaving may release the queue, and with it the engine.
         let engine = last.has(State.outlivesStart | State.hasAdmission) ? unsafe core.engine : nil
@@ -118,8 +118,8 @@ extension Operation {
         if final.has(State.notifiesAtEnd) { runFinishHandlers() }
     }
 
-    /// Takes the operation off the lists of its unfinished dependencies, because it finishes before them. Afterwards they do not touch the
-    /// operation. A dependency that has just failed and is about to cancel the operation has already retained it.
+    /// Takes the operation off the lists of its unfinished dependencies, because it finishes before them. After this call no
+    /// dependency touches the operation. A dependency that has just failed and is about to cancel the operation has already retained it.
     @inline(never)
     private func stopCounting() {
         lock.withLock {

@@ -24,7 +24,7 @@ extension BeyondFoundation where Self: Operation {
 /// - A worker calls `start` (`launch`) of any other operation. The base class's `start` is `startOrRefuse`.
 /// - A caller calls `start` or `tryStart` by hand, of an operation that is in no queue.
 ///
-/// Everything that is special before a worker does so is in `runSpecially`: conditions of a subclass, and the admission.
+/// Some operations need more before a worker runs them: a subclass's getters are asked, or the admission. `runSpecially` does that.
 extension Operation {
     /// `startOrRefuse` for callers that cannot throw. Starting a finished operation has no effect, as Apple's documentation says. Other
     /// mistakes trap.
@@ -229,7 +229,7 @@ extension Operation {
     @inline(never)
     private func postponeUntilReady(_ core: OperationQueue.Core) {
         guard core.giveBack(self) else { return }
-        // A thread that made the operation ready or cancelled it before it was back had nothing to post. This fence pairs
+        // A thread that made the operation ready or cancelled it before it was back in its queue could not post it. This fence pairs
         // with the one in `becomeReady`: both threads write first and then read what the other wrote, so at least one of them sees the
         // other's write.
         atomicMemoryFence(ordering: .sequentiallyConsistent)

@@ -77,8 +77,8 @@ extension ThreadContext {
         unsafe engine.isMainThread || worker == nil && engine.simulated == nil && mainRuns.last?.inbox === engine.mainInbox
     }
 
-    /// The operation that fits among the innermost of this thread and those that run the main queue further down its stack. None of these
-    /// ends before the calling function returns.
+    /// The first operation for which `fits` is true. The candidates are this thread's innermost operation, and those further down its stack that run
+    /// the main queue. None of these ends before the calling function returns.
     fileprivate func firstOnStack(_ fits: (Operation, OperationQueue.Core?) -> Bool) -> Operation? {
         if let operation, fits(operation, currentCore) { return operation }
         // Another thread may finish an asynchronous operation while its body waits.

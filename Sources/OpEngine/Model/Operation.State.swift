@@ -15,8 +15,8 @@ extension Operation {
     ///     flags:          claimed           posted                               started                    finishing
     ///                     linked                                                 executing                  finished
     ///
-    /// Waiting, ready and taken are lists of the queue (`queuePosition`), under the queue's lock; the word tells the other threads that there is
-    /// something to do. An operation that was cancelled counts as ready. It takes the same way, and `start` finishes it without `main`.
+    /// Waiting, ready and taken are lists of the queue (`queuePosition`), under the queue's lock. The word tells other threads when to take that
+    /// lock. An operation that was cancelled counts as ready. It passes through the same states, and `start` finishes it without `main`.
     ///
     /// | flag | set by | cleared by |
     /// |---|---|---|
@@ -157,8 +157,9 @@ extension Operation {
 extension Operation.State {
     private typealias State = Operation.State
 
-    /// Whether the operation is on its queue's waiting list and could be on the ready list. Every transition that makes an operation ready
-    /// posts it, so a worker has returned this one to the queue, because a subclass is not ready, or because of the admission.
+    /// Whether the operation is on its queue's waiting list and could be on the ready list. Transitions to ready
+    /// post the operation. So a worker has returned a ready operation that is not posted: its subclass was not ready, or its admission lacked
+    /// something.
     @inline(__always)
     var canBePosted: Bool {
         bits & (State.linked | State.posted | State.finishing | State.finished) == State.linked && isReady && !mustCancel

@@ -91,7 +91,7 @@ extension OperationQueue.Core {
         let (action, after) = operation.transition(
             { ($0.join(setting: flags, isClaimed: isClaimed, requiringSuccessByDefault: byDefault), $0) }, joining: self)
         if action == .refused { return (action, after) }
-        // Not before: another queue may have been faster.
+        // Set only after the transition: if another queue has joined the operation first, the operation keeps that queue's core.
         operation.setCore(self)
         state.add(operation, isBarrier: isBarrier, isReady: action == .post)
         state.requalify(operation)

@@ -161,7 +161,8 @@ extension Engine {
             awake += 1
         }
 
-        /// Ends the standby of a worker that has woken. If it was woken for work, another worker gets that, unless this one asks first.
+        /// Ends the standby of a worker that has woken. If it was woken for work, another worker is woken for that
+        /// work too, and whichever asks first gets it.
         mutating func endStandingBy(_ worker: Worker) -> Wake {
             unparkedItself(worker)
             return endSearching(worker)
@@ -195,8 +196,8 @@ extension Engine {
             var isStalled = false
         }
 
-        /// Counts the worker as blocked, so that another thread takes over its share of the work. Called on the worker's thread, which has
-        /// returned if it had been replaced.
+        /// Counts the worker as blocked, so that another thread takes over its share of the work. Called on the worker's thread. A
+        /// worker that had been replaced is no longer blocked when it gets here.
         mutating func willBlock(_ worker: Worker, timed: Bool) -> Wake {
             didReturn(worker)
             return beginBlocking(worker, timed: timed)

@@ -45,7 +45,7 @@ final class Standby {
         }
 
         /// Returns whether to try. A worker that had to give back most operations of its last turn tries. Another one tries only after full
-        /// turns: the first one, the third, the seventh, and so on, at last each 32nd.
+        /// turns: the first one, the third, the seventh, and so on, and finally every 32nd.
         ///
         /// - Parameters:
         ///   - wasRefused: whether the worker had to give back most operations of its last turn.
@@ -87,7 +87,8 @@ final class Standby {
         seen = (departures, .now)
         longest = unsafe isRefused ? Standby.shortHold : core.uncheckedEngine.tinyDuration
         end = isRefused ? seen.moment + Standby.pause * (1 << min(refusedTurns, 4)) : nil
-        // The thread that has the keys may have lost its processor to this worker, so only a sleep tells. Otherwise, this takes about 2 µs.
+        // The thread that has the keys may need this processor, so only a sleep shows how fast that thread is. Without refusals, a loop of about 2 µs
+        // shows it.
         if !isRefused { for _ in 0..<64 { cplatform_relax() } }
         let begins = core.state.withLock { state in
             guard isRefused || isStillFast(in: state) else { return false }

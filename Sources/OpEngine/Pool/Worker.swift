@@ -119,8 +119,8 @@ public final class Worker: @unchecked Sendable {
     /// - *A job arrives while the worker ends.* `retire` closes the inbox under the pool's lock, and only if it is empty. Later jobs are refused.
     /// - *An operation becomes ready while the worker leaves its queue.* `take` returns nil under the lock of the queue, which does not count as
     ///   scheduled then. The thread that makes an operation ready later schedules it.
-    /// - *The worker waits during its turn, for an operation of the same queue.* No other worker was told that the queue has operations, because the
-    ///   worker would have taken them. So the worker schedules the queue before it waits (`ThreadContext.scheduleServedQueue`).
+    /// - *The worker waits during its turn, for an operation of the same queue.* This worker was going to take the queue's operations, so no other worker
+    ///   was woken for them. So the worker schedules the queue before it waits (`ThreadContext.scheduleServedQueue`).
     /// - *Foreign code waits on a worker that searches.* While one worker searches, the pool wakes no other, so that code could wait for ever. A
     ///   worker runs jobs, and releases a queue, only while it does not count as searching. A queue is therefore released at the end of a turn.
     private func work(_ context: ThreadContext) {

@@ -206,8 +206,7 @@ extension Mailbox {
             return delivered
         }
 
-        /// The old value with which an observer is told that `change` has made a value `new`. Nil if it is not told, because it knows that
-        /// value.
+        /// The old value to pass to an observer of `change`. Nil if the observer knows `new` already, and is not called.
         ///
         /// - Parameter isFinal: whether the value can change no more, so that a notice without news would be one too many.
         func oldValue(for registration: Registration, _ change: Change, _ new: any Sendable, isFinal: Bool) -> (any Sendable)? {

@@ -70,7 +70,7 @@ import OpPlatform
 
     // MARK: Announcements
 
-    /// Records the announcement, and that of the keys which depend on `key`.
+    /// Records the announcement for `key` and for the keys that depend on it.
     func willChange(_ key: ObservedKey, read: () -> any Sendable) {
         recordWillChange(key, old: Mailbox.asRecorded(read))
         for observer in dependents(of: key) where isDeclared(observer.key, toDependOn: key) {
@@ -81,7 +81,7 @@ import OpPlatform
         deliver()
     }
 
-    /// Records the change, and that of the keys which depend on `key`. The caller must call `deliver`.
+    /// Records the change of `key` and of the keys that depend on it. The caller must call `deliver`.
     func didChange(_ key: ObservedKey, read: () -> any Sendable) {
         recordDidChange(key, to: Mailbox.asRecorded(read))
         for observer in dependents(of: key) {
@@ -175,7 +175,7 @@ import OpPlatform
         }
     }
 
-    /// Whether a value that has become `value` stays so: the flags of an operation that has finished, and `isFinished` itself. The engine
+    /// Whether the value can change no more. This holds for the flags of a finished operation, and for `isFinished` once it is true. The engine
     /// and a subclass may both say that the operation has finished, and observers are told once.
     private func isFinal(_ key: ObservedKey, _ value: any Sendable) -> Bool {
         guard key.isFlag, let operation = owner as? Operation else { return false }
