@@ -52,6 +52,26 @@ private final class Records: OperationRecordReceiver {
         }
     }
 
+    @Test("Operations with keys, conditions and a limited rate are recorded, and finish")
+    func admitted() throws {
+        let records = try record { engine in
+            let queue = OperationQueue(engine: engine)
+            queue.rateLimit = RateLimit(count: 1000)
+            for _ in 0..<3 {
+                let operation = BlockOperation {}
+                operation.exclusiveKeys = ["key"]
+                operation.addDependency(BlockOperation {})
+                operation.removeDependency(operation.dependencies[0])
+                queue.addOperation(operation)
+            }
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        let numbers = Set(records.list.compactMap { if case .added = $0.event { $0.operation } else { nil } })
+        for number in numbers {
+            #expect(records.events(of: number).map { word($0.event) }.suffix(2) == ["started", "succeeded"], "\(number)")
+        }
+    }
+
     @Test("A run at a worker elsewhere is recorded with times that are not after the record")
     func elsewhere() throws {
         let records = try record { engine in

@@ -217,11 +217,10 @@ extension Operation {
     /// Launches an admitted operation without a retry policy. Returns false, without any effect, if it has one, was cancelled or is
     /// observed.
     func beginOnlyAttempt(_ admission: Admission) -> Bool {
-        lock.withLock {
-            guard admission.further?.retryPolicy == nil, transition({ $0.startBody(isAdmitted: true) }) else { return false }
-            admission.attempt += 1
-            return true
-        }
+        // The transition outside of the lock: the recorder takes the lock to write the dependencies of an operation that starts.
+        guard lock.withLock({ admission.further?.retryPolicy == nil }), transition({ $0.startBody(isAdmitted: true) }) else { return false }
+        lock.withLock { admission.attempt += 1 }
+        return true
     }
 
     /// Moves the operation in its line, because its priority has changed.

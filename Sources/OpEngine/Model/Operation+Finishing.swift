@@ -64,8 +64,9 @@ extension Operation {
         // Leaving may release the queue, and with it the engine.
         let engine = last.has(State.hasAdmission) ? unsafe core.engine : nil
         let (final, next, closed) = unsafe core.leave(self, takesNext: group != nil, atOnceBy: isBare ? group : nil)
-        if final.bits & (State.hasDependents | State.notifiesAtEnd | State.hasAdmission) == 0 && closed == nil
-            && !core.has(.observed)
+        // An operation that was taken is returned even if the queue or this operation has become special since.
+        if unsafe next != nil
+            || final.bits & (State.hasDependents | State.notifiesAtEnd | State.hasAdmission) == 0 && closed == nil && !core.has(.observed)
         {
             // Safety: balances the retain of `Core.add`.
             unsafe Unmanaged.passUnretained(self).release()

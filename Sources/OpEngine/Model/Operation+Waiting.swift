@@ -44,7 +44,7 @@ extension Operation {
 
     /// Whether the operation is a barrier of the queue or behind one. The barrier has not begun.
     fileprivate func isBehindBarrier(of core: OperationQueue.Core) -> Bool {
-        withQueueCore { $0 === core && core.state.withLock { !$0.segments.isCurrent(self) } } ?? false
+        withQueueCore { $0 === core && core.state.withLock { queuePosition != .outside && !$0.segments.isCurrent(self) } } ?? false
     }
 
     /// Whether the operation, whose body is running, can finish only when the body returns.

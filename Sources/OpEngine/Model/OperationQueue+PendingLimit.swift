@@ -26,8 +26,10 @@ extension BeyondFoundation where Self: OperationQueue {
     /// Sets `maxPendingOperationCount`, but throws `OperationError.pendingLimitTooSmall` instead of trapping.
     public func trySetMaxPendingOperationCount(_ value: Int?) throws {
         if let value, value < 1 { throw OperationError.pendingLimitTooSmall(queue: label, value: value) }
-        core.set(.limited, value != nil)
-        core.change(queue: self) { $0.maximumPending = value ?? .max }
+        core.change(queue: self) {
+            core.set(.limited, value != nil)
+            $0.maximumPending = value ?? .max
+        }
     }
 }
 
