@@ -158,6 +158,19 @@ import Testing
         #expect(error.isEmpty && log.entries == [false])
     }
 
+    @Test func anAwaitedOperationMayBeFinishedByOtherCodeBehindTheBarrier() {
+        let log = Log<OperationOutcome?>()
+        let error = error(onTheMainQueue: false) { queue in
+            let awaited = AsyncOperation()
+            queue.addBarrierBlock {}
+            queue.addOperation(awaited)
+            OperationQueue(engine: queue.engine).addOperation { awaited.finish() }
+            try awaited.tryWaitUntilFinished()
+            log.append(awaited.outcome)
+        }
+        #expect(error.isEmpty && log.entries == [.succeeded])
+    }
+
     @Test func anAsynchronousOperationMayBeFinishedByAnotherThreadWhileItWaits() {
         // Safety: the properties do not change.
         final class Waiting: AsyncOperation, @unchecked Sendable {

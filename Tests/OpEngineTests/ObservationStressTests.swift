@@ -34,11 +34,14 @@ private final class Witness: Sendable {
         }
     }
 
-    /// Each old value equals the new value before it, and each entry is a change.
-    var isLegal: Bool {
+    /// Whether each old value equals the new value before it, and each entry is a change, apart from one `true` after `true` if the notice of a
+    /// cancelled operation that was ready before is among them.
+    func isLegal(withNoticeOfCancelling: Bool) -> Bool {
         let values = told.entries.map { $0.split(separator: " ").map(String.init) }
         guard let first = values.first, first[0] == "-" else { return false }
-        return zip(values, values.dropFirst()).allSatisfy { $0[1] == $1[0] && $1[0] != $1[1] }
+        let repeated = values.dropFirst().filter { $0[0] == $0[1] }
+        return zip(values, values.dropFirst()).allSatisfy { $0[1] == $1[0] }
+            && (repeated.isEmpty || withNoticeOfCancelling && repeated == [["true", "true"]])
     }
 
     var last: String? { told.entries.last.map { String($0.split(separator: " ")[1]) } }
@@ -87,7 +90,8 @@ private final class Witness: Sendable {
             allTold.wait()
             last.invalidate()
             for (key, witness) in witnesses.withLock({ $0 }) {
-                #expect(witness.isLegal, "round \(round) \(key): \(witness.description)")
+                let isLegal = witness.isLegal(withNoticeOfCancelling: key == "isReady" && operation.isCancelled)
+                #expect(isLegal, "round \(round) \(key): \(witness.description)")
                 if key == "isFinished" || key == "finished" { #expect(witness.last == "true") }
                 if key == "isExecuting" { #expect(witness.last == "false") }
                 if key == "isReady" { #expect(witness.last == "true", "round \(round): \(witness.description)") }
@@ -131,6 +135,28 @@ private final class Witness: Sendable {
                 #expect(entries.first?.old == nil && entries.last?.new == operation.queuePriority, "round \(round): \(entries)")
             }
             for token in tokens.withLock({ $0 }) + [always] { token.invalidate() }
+        }
+    }
+
+    @Test func completionBlocksAreToldInTheOrderInWhichTheyWereSet() {
+        for round in 0..<40 {
+            let (operation, log) = (Operation(), Log<(hadBlock: Bool, hasBlock: Bool)>())
+            let token = operation.observe(\.completionBlock, options: [.initial, .old, .new]) { _, change in
+                let (old, new): ((@Sendable () -> Void)?, (@Sendable () -> Void)?) = (change.oldValue ?? nil, change.newValue ?? nil)
+                log.append((old != nil, new != nil))
+            }
+            let setters = (0..<3).map { number in
+                TestThread {
+                    for index in 0..<200 {
+                        if (index + number) % 2 == 0 { operation.completionBlock = nil } else { operation.completionBlock = {} }
+                    }
+                }
+            }
+            for setter in setters { setter.join() }
+            let entries = log.entries
+            #expect(zip(entries, entries.dropFirst()).allSatisfy { $0.hasBlock == $1.hadBlock }, "round \(round)")
+            #expect(entries.last?.hasBlock == (operation.completionBlock != nil), "round \(round)")
+            token.invalidate()
         }
     }
 

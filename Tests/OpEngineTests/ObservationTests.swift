@@ -71,6 +71,42 @@ import Testing
         withExtendedLifetime(tokens) {}
     }
 
+    /// Conditions in Apple's style are evaluated at this notice.
+    @Test func cancellingTellsReadyAlsoIfItWasReadyButNotOnceItHasStarted() {
+        // Safety: the class has no state.
+        final class NeverReady: Operation, @unchecked Sendable {
+            override var isReady: Bool { false }
+        }
+        let (log, queue, began) = (Log<String>(), queue(), Gate())
+        let (ready, own, executing) = (Operation(), NeverReady(), BlockOperation { began.open() })
+        executing.addExecutionBlock { [unowned executing] in executing.cancel() }
+        let tokens = [("ready", ready), ("own", own), ("executing", executing)].map { name, operation in
+            operation.observe(\.isReady, options: [.old, .new]) { log.append("\(name) \($1.oldValue!) \($1.newValue!)") }
+        }
+        ready.cancel()
+        own.cancel()
+        queue.addOperation(executing)
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(queue.engine.shutdown(deadline: .seconds(10)).isEmpty)
+        #expect(log.entries == ["ready true true", "own false false"] && executing.isCancelled)
+        for token in tokens { token.invalidate() }
+    }
+
+    @Test func anObserverMayWaitForAnOperationThatWasReleasedWithItsOwn() {
+        let (queue, other, ran) = (queue(), OperationQueue(engine: Engine(workerCount: 1)), Gate(seconds: 60))
+        other.isSuspended = true
+        let (first, released, observed) = (BlockOperation {}, BlockOperation { ran.open() }, Operation())
+        released.addDependency(first)
+        observed.addDependency(first)
+        let token = observed.observe(\.isReady) { _, _ in ran.wait() }
+        other.addOperation(observed)
+        queue.addOperations([first, released], waitUntilFinished: true)
+        #expect(released.outcome == .succeeded)
+        token.invalidate()
+        other.isSuspended = false
+        other.waitUntilAllOperationsAreFinished()
+    }
+
     @Test func propertiesTellTheirValues() {
         let log = Log<String>()
         let (operation, dependency) = (Operation(), Operation())

@@ -1,4 +1,5 @@
 import Synchronization
+import TestLimits
 import TestSupport
 import Testing
 
@@ -69,6 +70,22 @@ private final class Records: OperationRecordReceiver {
         let numbers = Set(records.list.compactMap { if case .added = $0.event { $0.operation } else { nil } })
         for number in numbers {
             #expect(records.events(of: number).map { word($0.event) }.suffix(2) == ["started", "succeeded"], "\(number)")
+        }
+    }
+
+    @Test("Operations that are recorded and observed change while they start", .endsWithin(seconds: 60))
+    func changedWhileRecorded() throws {
+        _ = try record { engine in
+            let queue = OperationQueue(engine: engine)
+            for _ in 0..<2000 {
+                let operation = BlockOperation {}
+                let token = operation.observe(\.isExecuting) { _, _ in }
+                let setter = TestThread { for name in ["a", "b", "c", "d"] { operation.name = name } }
+                queue.addOperation(operation)
+                operation.waitUntilFinished()
+                setter.join()
+                token.invalidate()
+            }
         }
     }
 

@@ -147,13 +147,22 @@ extension Operation {
 
     // MARK: Handlers
 
-    /// Stores a completion block and returns the previous one. Throws if the operation has finished, unless `block` is nil. Does not notify
-    /// observers.
+    /// Stores a completion block and returns the previous one. Throws if the operation has finished, unless `block` is nil.
+    ///
+    /// - Parameter isRecorded: whether to record the change for observers. The caller must call `deliverChanges` then.
     @discardableResult
-    package func storeCompletionBlock(_ block: (@Sendable () -> Void)?) throws(OperationError) -> (@Sendable () -> Void)? {
+    package func storeCompletionBlock(_ block: (@Sendable () -> Void)?, isRecorded: Bool = false) throws(OperationError) -> (
+        @Sendable () -> Void
+    )? {
+        // The lock keeps the order of changes in the mailbox.
+        func record(from old: Block?) { if isRecorded { observedMailbox?.record(.completionBlock, old: old?.call, new: block) } }
         guard let block else {
-            if !loadState().has(State.hasFinishHandlers) { return nil }
-            return lock.withLock { extras?.completionBlock.take() }?.call
+            if !loadState().has(State.hasFinishHandlers | State.observed) { return nil }
+            return lock.withLock {
+                let replaced = extras?.completionBlock.take()
+                record(from: replaced)
+                return replaced
+            }?.call
         }
         try checkCompletionBlockIsInTime()
         let made = Block(block)
@@ -165,7 +174,7 @@ extension Operation {
                 state.set(State.hasFinishHandlers)
                 return state.has(State.finished)
             }
-            if isTooLate { withExtras { $0.completionBlock = replaced } }
+            if isTooLate { withExtras { $0.completionBlock = replaced } } else { record(from: replaced) }
             return (replaced, isTooLate)
         }
         if isTooLate { throw .completionBlockSetTooLate(operation: label) }

@@ -12,7 +12,8 @@ extension BeyondFoundation where Self: Operation {
         if let waiting = context.firstOnStack({ operation, _ in operation === self || operation.isMember(of: self) }) {
             throw OperationError.waitsForItself(operation: waiting.label)
         }
-        if deadline == nil,
+        // Other code may finish an operation that does not end with its body.
+        if deadline == nil, isEndedByWorker,
             let waiting = context.firstOnStack({ operation, core in
                 core.map(isBehindBarrier) ?? false && operation.endsWithItsBody
             })

@@ -182,9 +182,9 @@ import Synchronization
 
     /// Implements the setter of `completionBlock` and `trySetCompletionBlock`.
     @_spi(Subclassing) open func replaceCompletionBlock(with block: (@Sendable () -> Void)?) throws {
-        let isObserved = isObserved
-        let replaced = try storeCompletionBlock(block)
-        if isObserved { completionBlockHasChanged(from: replaced, to: block) }
+        let replaced = try storeCompletionBlock(block, isRecorded: true)
+        deliverChanges()
+        withExtendedLifetime(replaced) {}
     }
 
     /// The operation's name in messages. Nil by default.

@@ -66,7 +66,7 @@ extension OperationQueue.Core {
                 // The others are not touched again: those of a long batch are no longer in the cache.
                 if action == .cancel || after.has(Operation.State.observed) { unsettled.append((operation, action)) }
             }
-            state.observation?.recordCounts(before: before, state)
+            if state.count != before { state.observation?.recordCounts(before: before, state) }
             return (nil, state.schedule())
         }
         if let obstacle { return obstacle }
@@ -108,7 +108,7 @@ extension OperationQueue.Core {
         uncheckedEngine.activate(self)
     }
 
-    // MARK: What is special
+    // MARK: Specialties
 
     /// Whether adding an operation may take more than its transition. The caller holds the queue's lock.
     @inline(__always)

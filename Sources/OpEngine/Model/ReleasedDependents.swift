@@ -29,6 +29,8 @@ import OpPlatform
 
         @inline(never)
         func perform() {
+            // This thread takes its next operation from the queue that it serves, and foreign code may wait for an operation there.
+            ThreadContext.withCurrent { $0.scheduleServedQueue() }
             for core in outside { core.wake(.outside) }
             for dependent in cancelled { dependent.cancelBecauseOfDependency() }
             for dependent in unqueued { dependent.askOutsideOfQueues() }

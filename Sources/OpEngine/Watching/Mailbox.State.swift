@@ -125,10 +125,10 @@ extension Mailbox {
             if wants(key) { record(.change(Change(of: key, from: old(), to: new()))) } else { touch() }
         }
 
-        /// Records that the engine changed a flag to `value`.
-        mutating func record(_ flag: ObservedKey, _ value: Bool) {
+        /// Records that the engine changed a flag to `value`. `old` is its opposite by default.
+        mutating func record(_ flag: ObservedKey, _ value: Bool, from old: Bool? = nil) {
             if !wants(flag) { return touch() }
-            record(.change(overridden.contains(flag) ? Change(ofOverridden: flag) : Change(of: flag, from: !value, to: value)))
+            record(.change(overridden.contains(flag) ? Change(ofOverridden: flag) : Change(of: flag, from: old ?? !value, to: value)))
         }
 
         /// Counts a change of a value that is not observed, because a subscription may be in progress.

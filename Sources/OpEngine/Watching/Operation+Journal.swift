@@ -47,59 +47,67 @@ extension Milestones {
 }
 
 extension Operation {
+    /// A transition that was made, and the time before it if the recorder must receive it.
+    private typealias Journaled<Action> = (entry: JournalEntry, action: Action, time: UInt64?)
+
     /// `transition` for an operation that is watched, or will be with this change.
     @inline(never)
     func watchedTransition<Action>(_ change: (inout State) -> Action, joining core: OperationQueue.Core?) -> Action {
-        guard let mailbox = observedMailbox else {
-            // Nil if another thread has begun to observe the operation since.
-            return journaled(change, joining: core)?.action ?? transition(change, joining: core)
-        }
-        // The lock keeps the order of the transitions in the mailbox. A new subscription sets the flag again, with the lock held.
-        return mailbox.state.withLock { box in
-            while true {
-                guard let (entry, action) = journaled(change, joining: core, isObserved: true, clearing: box.isIdle ? State.observed : 0)
-                else { continue }
-                box.record(entry, of: self)
-                return action
+        RecordBuffer.ofThread { buffer in
+            let (entry, action, time) = journaled(change, joining: core, buffer)
+            // Without the mailbox's lock: `write` takes the operation's, with which other threads use the mailbox.
+            if let time {
+                write(entry, at: time, to: buffer)
+                buffer.end()
             }
-        }
+            return action
+        } ?? journaled(change, joining: core, nil).action
     }
 
-    /// Makes a transition and has the recorder receive it. Returns nil, and nothing has changed, if another thread is observing the operation
-    /// although `isObserved` is false.
+    /// Makes a transition, and records it in the mailbox if the operation is observed.
     private func journaled<Action>(
-        _ change: (inout State) -> Action, joining core: OperationQueue.Core?, isObserved: Bool = false, clearing flag: UInt64 = 0
-    ) -> (entry: JournalEntry, action: Action)? {
+        _ change: (inout State) -> Action, joining core: OperationQueue.Core?, _ buffer: RecordBuffer?
+    ) -> Journaled<Action> {
         while true {
-            let old = State(bits: state.load(ordering: .relaxed))
-            if !isObserved && old.has(State.observed) { return nil }
-            var new = old
-            let action = change(&new)
-            new.clear(flag)
-            let entry = JournalEntry(from: old, to: new)
-            if exchange(entry, joining: core) { return (entry, action) }
+            let made =
+                if let mailbox = observedMailbox {
+                    // The lock keeps the order of the transitions in the mailbox. A new subscription sets the flag again, with the lock held.
+                    mailbox.state.withLock { box -> Journaled<Action>? in
+                        let made = exchange(change, joining: core, buffer, isObserved: true, clearing: box.isIdle ? State.observed : 0)
+                        if let made { box.record(made.entry, of: self) }
+                        return made
+                    }
+                } else {
+                    exchange(change, joining: core, buffer, isObserved: false, clearing: 0)
+                }
+            if let made { return made }
         }
     }
 
-    /// Exchanges the state word, and writes to the recorder. Returns false if another thread was faster.
-    private func exchange(_ entry: JournalEntry, joining core: OperationQueue.Core?) -> Bool {
-        func exchange() -> Bool {
-            let isExchanged = state.compareExchange(
-                expected: entry.old.bits, desired: entry.new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed
-            ).exchanged
-            // The readers find the queue there.
-            if isExchanged, entry.milestones.contains(.added), let core { setCore(core) }
-            return isExchanged
+    /// Exchanges the state word. Returns nil, and nothing has changed, if another thread was faster, or observes the operation although
+    /// `isObserved` is false.
+    private func exchange<Action>(
+        _ change: (inout State) -> Action, joining core: OperationQueue.Core?, _ buffer: RecordBuffer?, isObserved: Bool,
+        clearing flag: UInt64
+    ) -> Journaled<Action>? {
+        let old = State(bits: state.load(ordering: .relaxed))
+        if !isObserved && old.has(State.observed) { return nil }
+        var new = old
+        let action = change(&new)
+        new.clear(flag)
+        let entry = JournalEntry(from: old, to: new)
+        // The clock is read before the change, so that a thread that sees the change reads a later time.
+        let time = new.has(State.recorded) && !entry.milestones.isEmpty ? buffer?.begin() : nil
+        let isExchanged = state.compareExchange(
+            expected: old.bits, desired: new.bits, successOrdering: .acquiringAndReleasing, failureOrdering: .relaxed
+        ).exchanged
+        if !isExchanged {
+            if time != nil { buffer?.end() }
+            return nil
         }
-        if !entry.new.has(State.recorded) || entry.milestones.isEmpty { return exchange() }
-        return RecordBuffer.ofThread { buffer in
-            // The clock is read before the change, so that a thread that sees the change reads a later time.
-            let time = buffer.begin()
-            defer { buffer.end() }
-            guard exchange() else { return false }
-            write(entry, at: time, to: buffer)
-            return true
-        } ?? exchange()
+        // The readers find the queue there.
+        if entry.milestones.contains(.added), let core { setCore(core) }
+        return (entry, action, time)
     }
 }
 
@@ -109,7 +117,9 @@ extension Mailbox.State {
         typealias State = Operation.State
         let (old, new, milestones) = (entry.old, entry.new, entry.milestones)
         if milestones.contains(.cancelled) { record(.isCancelled, true) }
-        if old.isReady != new.isReady { record(.isReady, new.isReady) }
+        // As on Apple's systems, cancelling an operation that has not started tells that it is ready, also if it was ready before.
+        let mayHaveBecomeReady = milestones.contains(.cancelled) && !new.has(State.started | State.executing)
+        if old.isReady != new.isReady || mayHaveBecomeReady { record(.isReady, new.isReady, from: old.isReady) }
         if entry.changes(State.executing) { record(.isExecuting, new.has(State.executing)) }
         if milestones.contains(.finished) { record(.isFinished, true) }
         if old.level != new.level { record(.queuePriority, old: old.priority, new: new.priority) }
