@@ -6,13 +6,7 @@ extension BeyondFoundation where Self: OperationQueue {
     public func events(
         bufferingPolicy: AsyncStream<OperationEvent>.Continuation.BufferingPolicy = .unbounded
     ) -> AsyncStream<OperationEvent> {
-        let (stream, continuation) = AsyncStream.makeStream(of: OperationEvent.self, bufferingPolicy: bufferingPolicy)
-        let observer = EventStreamObserver(continuation)
-        addObserver(observer)
-        continuation.onTermination = { [weak self, weak observer] _ in
-            if let observer { self?.removeObserver(observer) }
-        }
-        return stream
+        EventStreamObserver.stream(bufferingPolicy, addedBy: { addObserver($0) }, removedBy: { [weak self] in self?.removeObserver($0) })
     }
 }
 
@@ -21,13 +15,7 @@ extension Engine {
     public func events(
         bufferingPolicy: AsyncStream<OperationEvent>.Continuation.BufferingPolicy = .unbounded
     ) -> AsyncStream<OperationEvent> {
-        let (stream, continuation) = AsyncStream.makeStream(of: OperationEvent.self, bufferingPolicy: bufferingPolicy)
-        let observer = EventStreamObserver(continuation)
-        addObserver(observer)
-        continuation.onTermination = { [weak self, weak observer] _ in
-            if let observer { self?.removeObserver(observer) }
-        }
-        return stream
+        EventStreamObserver.stream(bufferingPolicy, addedBy: { addObserver($0) }, removedBy: { [weak self] in self?.removeObserver($0) })
     }
 }
 
@@ -35,7 +23,19 @@ extension Engine {
 private final class EventStreamObserver: OperationObserver {
     private let continuation: AsyncStream<OperationEvent>.Continuation
 
-    init(_ continuation: AsyncStream<OperationEvent>.Continuation) { self.continuation = continuation }
+    private init(_ continuation: AsyncStream<OperationEvent>.Continuation) { self.continuation = continuation }
+
+    /// The stream of an observer that `add` adds, and that `remove` removes when the stream ends.
+    static func stream(
+        _ bufferingPolicy: AsyncStream<OperationEvent>.Continuation.BufferingPolicy,
+        addedBy add: (EventStreamObserver) -> Void, removedBy remove: @escaping @Sendable (EventStreamObserver) -> Void
+    ) -> AsyncStream<OperationEvent> {
+        let (stream, continuation) = AsyncStream.makeStream(of: OperationEvent.self, bufferingPolicy: bufferingPolicy)
+        let observer = EventStreamObserver(continuation)
+        add(observer)
+        continuation.onTermination = { [weak observer] _ in if let observer { remove(observer) } }
+        return stream
+    }
 
     deinit { continuation.finish() }
 

@@ -51,7 +51,7 @@ extension OperationQueue {
             }
         }
 
-        // MARK: What is special
+        // MARK: Specialties
 
         /// A property of the queue with which adding and finishing an operation take more steps than usual.
         enum Specialty: UInt8 {

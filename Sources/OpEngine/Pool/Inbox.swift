@@ -120,15 +120,7 @@ public final class Inbox: @unchecked Sendable {
     /// With a deadline, never returns `.stalled`. Without one, returns `.stalled` if the engine is quiescent and was created with
     /// `hostMayAddOperations: false`. On a worker, another thread takes over its share of the work while it sleeps.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
-        enter("Inbox.run(until:deadline:)")
-        defer { leave() }
-        let context = ThreadContext.current
-        // Without its engine, an inbox receives no operations, but it may receive jobs.
-        let engine = self.engine
-        defer { withExtendedLifetime(engine) {} }
-        announcements.begin()
-        defer { endDraining() }
-        return asRunning(context) {
+        serving("Inbox.run(until:deadline:)") { context, engine in
             while true {
                 if predicate() { return .satisfied }
                 if runOne(context) { continue }
@@ -143,14 +135,7 @@ public final class Inbox: @unchecked Sendable {
 
     /// Like `drain`, but asks before each job and each operation whether to run it. The rest is announced again.
     package func drain(while mayContinue: () -> Bool) -> Int {
-        enter("Inbox.drain()")
-        defer { leave() }
-        let context = ThreadContext.current
-        let engine = self.engine
-        defer { withExtendedLifetime(engine) {} }
-        announcements.begin()
-        defer { endDraining() }
-        return asRunning(context) {
+        serving("Inbox.drain()") { context, _ in
             var left = jobCount
             var count = 0
             while left > 0, mayContinue(), runJob(context) {
@@ -160,6 +145,18 @@ public final class Inbox: @unchecked Sendable {
             while hasReadyOperations, mayContinue(), runOperation(context) { count += 1 }
             return count
         }
+    }
+
+    /// Calls `body`, which runs jobs and operations, inside the runtime. Keeps the engine meanwhile. Without its engine, an inbox receives no
+    /// operations, but it may receive jobs.
+    private func serving<Result>(_ name: StaticString, _ body: (ThreadContext, Engine?) -> Result) -> Result {
+        enter(name)
+        defer { leave() }
+        let context = ThreadContext.current, engine = engine
+        defer { withExtendedLifetime(engine) {} }
+        announcements.begin()
+        defer { endDraining() }
+        return asRunning(context) { body(context, engine) }
     }
 
     /// Enters the runtime that the inbox belongs to, if it does.
