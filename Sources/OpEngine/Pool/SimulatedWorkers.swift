@@ -14,10 +14,10 @@ final class SimulatedWorkers: @unchecked Sendable {
     /// The number of those with another priority than the usual one.
     @safe @exclusivity(unchecked) private var specialCount = 0
     @safe @exclusivity(unchecked) private var random: UInt64
-    var now = ContinuousClock.now
+    @safe @exclusivity(unchecked) var now = ContinuousClock.now
     let timers = Timers(isManual: true)
     /// Whether the thread currently acts as a worker rather than as the main thread.
-    private(set) var isServing = false
+    @safe @exclusivity(unchecked) private(set) var isServing = false
 
     init(seed: UInt64) { random = seed }
 
