@@ -376,8 +376,8 @@ static void close_descriptors(void) {
     }
 }
 
-// The cursor may be anywhere in its row. A row of spaces ends in the last column of that row if it began in the first, and otherwise in
-// the next one.
+// The cursor may be anywhere in its row. As many spaces as the row has columns end in this row if the cursor was in the first column. Otherwise they
+// end in the next row.
 static void begin_fresh_row(int columns) {
     char spaces[512];
     if (columns <= 0 || columns > (int)sizeof spaces) return;

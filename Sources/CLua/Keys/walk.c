@@ -7,7 +7,7 @@
 
 #include "Keys/order.h"
 
-// The byte that precedes each thing among those that are digested, so that no two different values have the same bytes.
+// The byte that begins each item of the digested bytes. So two different values never have the same bytes.
 enum token {
     TOKEN_VALUE,  // + value_kind
     TOKEN_TABLE = VALUE_NODE + 1,
@@ -22,7 +22,8 @@ enum token {
     TOKEN_FROZEN
 };
 
-// Functions in tables that are nested deeper, and those after so many parts, belong to what they are in.
+// A function in a table becomes a part of its own. Functions in tables that are nested deeper, and functions after so many parts, belong to the part
+// around them.
 enum { MOST_NAMED_DEPTH = 2, MOST_PARTS_IN_TABLES = 256, MOST_NAME = 200 };
 
 static void visit(walker *w, graph_value value);
@@ -82,7 +83,7 @@ char *walk_text(walker *w, const char *format, ...) {
     return text;
 }
 
-// A name of a script as labels show it: without what would make a label unreadable, and not for ever.
+// A name of a script as labels show it: without control characters, and at most MOST_NAME bytes of it.
 static char *name_of(walker *w, graph_text text) {
     size_t count = text.count < MOST_NAME ? text.count : MOST_NAME;
     char *name = malloc(count + 1);
@@ -219,7 +220,7 @@ static void begin_table(walker *w, const graph_node *node, uint64_t sequence, ui
     digest_token(&w->digester, node->metatable.kind != VALUE_NIL);
 }
 
-// A table whose entries have an order, because not all are at 1, 2, 3 …: copies them.
+// Visits a table with a metatable, or with other keys than 1, 2, 3 …. Copies its entries in the order of their keys.
 static void visit_entries(walker *w, const graph_node *node, size_t count) {
     if (w->colours == NULL && order_needs_colours(w->graph, node)) w->colours = order_colours(w->graph, w->contents);
     ordered_entry *entries = malloc((node->count + count) * sizeof *entries);
@@ -292,7 +293,8 @@ static void visit_environment(walker *w, const graph_node *node) {
     free(entries);
 }
 
-// An upvalue of the function that is a part of its own: a function or an environment follows at once, anything else is another part.
+// Visits an upvalue of `function`, which is a part of its own. A function or an environment in the upvalue follows at once. Another value becomes
+// another part.
 static void visit_named_cell(walker *w, const part *function, graph_value cell, const code_key *code, uint32_t number) {
     if (!is_new(w, cell)) return visit(w, cell);
     graph_value value = w->graph->values[w->graph->nodes[cell.index].first];
@@ -314,7 +316,7 @@ static void visit_named_cell(walker *w, const part *function, graph_value cell, 
 static void visit_function_part(walker *w, const graph_node *node) {
     const code_key *code = begin_function(w, node);
     for (uint32_t i = 0; i < node->count && !w->failed; i++) {
-        part function = w->parts[w->current];  // parts move
+        part function = w->parts[w->current];  // a copy, because `parts` moves when it grows
         visit_named_cell(w, &function, w->graph->values[node->first + i], code, i);
     }
 }
@@ -407,9 +409,9 @@ static void visit(walker *w, graph_value value) {
     }
 }
 
-// Visits what a part begins with.
+// Visits the first value of a part.
 static void begin_part(walker *w, graph_value value) {
-    // A part with its own node: its place was set when the part was added.
+    // If the node belongs to this part, its place was set when the part was added.
     bool is_own = value.kind == VALUE_NODE && w->places[value.index].part == w->current + 1;
     if (!is_own) return visit(w, value);
     const graph_node *node = &w->graph->nodes[value.index];

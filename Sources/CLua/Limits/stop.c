@@ -20,7 +20,7 @@
 
 enum {
     GRACE = 50000000,  // instructions that `__close` handlers may run in total before they are stopped as well
-    STEP = 100000,     // instructions between two further attempts, at first
+    STEP = 100000,     // instructions between later attempts to stop them, at first
 };
 
 // An instruction limit is checked after this many instructions, which each coroutine counts for itself.
@@ -161,7 +161,7 @@ static void remove_hook(lua_State *L) {
     clua_rearm_interrupt(L);  // that also needs a hook
 }
 
-// Takes the request, if there is one that is meant for what runs. Counts `count` instructions.
+// Takes the request to stop the running code, if there is one. Otherwise counts `count` instructions.
 static void begin_stop(clua_stop *stop, ptrdiff_t count) {
     stop->raised = atomic_exchange(&stop->requested, 0);
     if (stop->raised == 0 && exceeds_limit(stop, count)) stop->raised = CLUA_STOP_INSTRUCTIONS;
@@ -225,12 +225,12 @@ bool clua_stop_at_limit(clua_state *state, size_t size) {
 
 // MARK: requests from outside
 
-// Makes what runs in the state notice a request, an interrupt, or that it must go on stopping. Async-signal-safe.
+// Makes the running code of the state notice a request or an interrupt, or stop again. Async-signal-safe.
 static void set_hooks(clua_state *state) {
     clua_stop *stop = &state->stop;
     lua_State *L = atomic_load(&stop->running);
-    // Setting a hook takes time for each active function. With very many of them, that is longer than it takes until the next signal comes, and
-    // Lua must get on meanwhile. The hook that is set is found at its next instruction.
+    // Setting a hook takes time for each active function. With very many of them, it takes longer than the time until the next signal, and Lua would
+    // never get on. So a hook that is set stays for a while: Lua finds it at its next instruction.
     int64_t begin = clua_nanoseconds();
     bool is_armed = lua_gethook(L) == hook && lua_gethookmask(L) == CLUA_STOP_EVENTS;
     if (is_armed && begin < stop->quiet_until) return;
@@ -263,13 +263,14 @@ static pid_t this_thread(void) { return (pid_t)syscall(SYS_gettid); }
 
 bool clua_is_on_thread(const clua_stop *stop) { return atomic_load(&stop->thread) == this_thread(); }
 
-// By the kernel's number, because the thread may end at any moment: then this does nothing, where pthread_kill would be undefined.
+// Uses the kernel's number of the thread, because the thread may end at any moment. A signal to a thread that has ended does nothing here;
+// pthread_kill would be undefined.
 void clua_signal_thread(const clua_stop *stop) {
     pid_t thread = atomic_load(&stop->thread);
     if (thread != 0) syscall(SYS_tgkill, getpid(), thread, clua_get_stop_signal());
 }
 
-// Lets the calling thread receive the stop signal. Once: threads that enter and leave a state again and again save the system call.
+// Lets the calling thread receive the stop signal. Does so only once: a thread that enters and leaves a state many times saves the system call.
 static void receive_stop_signal(void) {
     static _Thread_local bool receives;
     if (receives) return;
@@ -342,8 +343,8 @@ static void request(clua_stop *stop, clua_stop_reason reason) {
     clua_end_commands(stop);
 }
 
-// Whether the state is running `body`, or, if that is a call of the host, something inside the call. Code that runs while the call waits is not
-// inside it. The caller holds the lock.
+// Whether the state is running `body`. If `body` is a call of the host, code inside the call counts as well, but code that runs while the call waits
+// does not. The caller holds the lock.
 static bool is_running(const clua_stop *stop, const void *body) {
     if (!clua_is_body_of_call(body)) return stop->body == body;
     const void *inner = stop->body;

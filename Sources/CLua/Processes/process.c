@@ -168,14 +168,14 @@ static void reply_with_values(lua_State *L, request *request, int count) {
     request->has_values = true;
 }
 
-// Whether a request makes an operation of the function at stack index 1, which takes no call of the host where scripts run.
+// Whether a request makes an operation of the function at stack index 1. In a script's own state, that needs no call of the host.
 static bool makes_operation(lua_State *L, const request *request) {
     const clua_deferral *deferral = &clua_state_of(L)->host->deferral;
     return request->kind == REQUEST_CALL && request->class->kind == deferral->kind && request->member == deferral->make_function
         && lua_isfunction(L, 1);
 }
 
-// Makes what the stand-in is about to keep run in the process.
+// Wraps a function that the stand-in is about to keep. It then runs in the process.
 static void keep_functions(lua_State *L, const clua_reply *reply) {
     int index = reply->kind == CLUA_REPLY_OBSERVATION ? (int)reply->integer : reply->completion_index;
     if (index != 0 && (reply->kind == CLUA_REPLY_OBSERVATION || reply->kind == CLUA_REPLY_SET_COMPLETION || reply->kind == CLUA_REPLY_HANDLE))
@@ -203,7 +203,7 @@ static int perform_request(lua_State *L) {
     } else {
         request->function(L, request->member, &request->reply);
     }
-    // The function may have run tasks of the process.
+    // The function may have run tasks of the process, and these may have set another hook.
     keep_scripts_forbidden(L, &request->before);
     if (request->has_values) return 0;
     keep_functions(L, &request->reply);
@@ -221,7 +221,7 @@ static int perform_request(lua_State *L) {
     return 0;
 }
 
-// The reply to a request that failed with the error on top, which is popped.
+// Makes the reply to a request that has failed. The error is on top; it is popped.
 static void reply_with_error(lua_State *L, int status, request *request) {
     clua_reply_free(&request->reply);
     request->reply = (clua_reply){.kind = CLUA_REPLY_NO_MEMORY};
@@ -279,7 +279,7 @@ static bool answer(lua_State *L, clua_process *process, message_reader *reader) 
         parcel_writer writer;
         writer_init(&writer);
         write_reply(process, &writer, &request);
-        // A process that does not read the answer can be killed.
+        // From here on the process counts as computing. So it can be killed if it does not read the answer.
         atomic_store(&process->computes, true);
         is_valid = channel_send(&process->channel, MESSAGE_ANSWER, &writer);
         writer_free(&writer);
@@ -306,7 +306,7 @@ static void print(lua_State *L, clua_process *process, message_reader *reader) {
         process->has_printed_too_much = true;
 }
 
-// A process that works has checked that itself.
+// A process that keeps to the protocol has already checked the size itself.
 static bool is_of_allowed_size(const clua_process *process, const clua_parcel *parcel) {
     size_t limit = clua_state_of(process->L)->parcel_limit;
     return limit == 0 || clua_parcel_size(parcel) <= limit;
@@ -384,7 +384,7 @@ int clua_process_start(clua_process *process, const clua_process_settings *setti
     writer_init(&writer);
     // Both sides are the same program, or at least have the same version of this library; see worker.c.
     writer_bytes(&writer, settings, sizeof *settings);
-    // No operation runs there yet that could be stopped.
+    // The start has a time limit of its own, because no operation runs yet whose stop could end the process.
     channel_limit_waiting(&process->channel, milliseconds);
     int status = process_perform_simple(process, MESSAGE_SETUP, &writer, failure);
     channel_limit_waiting(&process->channel, 0);
@@ -415,7 +415,7 @@ int64_t write_allowance(parcel_writer *writer, const clua_allowance *allowance) 
 }
 
 void spend_there(clua_allowance *allowance, int64_t given, uint64_t spent) {
-    uint64_t most = (uint64_t)(given < 0 ? 0 : given) + 1;  // one more than was left says that the limit is exceeded
+    uint64_t most = (uint64_t)(given < 0 ? 0 : given) + 1;  // by one more than was left, a process says that the limit is exceeded
     clua_allowance_spend(allowance, (size_t)(spent < most ? spent : most));
 }
 

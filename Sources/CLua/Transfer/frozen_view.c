@@ -18,15 +18,15 @@ typedef struct view {
     uint64_t mark;  // this process's secret and the address: no other userdata has it
     const frozen_table *table;  // retained
     union {
-        uint32_t lookups;     // of a cold view: since it is cold
-        uint32_t hot_values;  // of a hot view: those in its table
+        uint32_t lookups;     // of a cold view: the lookups since it became cold
+        uint32_t hot_values;  // of a hot view: the values in its table
     };
     uint32_t patience;  // so many lookups make a cold view hot
 } view;
 
-// A view that is asked for many values becomes *hot*: it gets a metatable of its own, in which __index is a table. Lua then finds the values
-// itself that were read before: in a fourth of the time of a call. If too many different values are read, the view is cold again, and
-// waits for longer than before: values that are read once would only fill the table.
+// A view that is asked for many values becomes *hot*: it gets a metatable of its own, in which __index is a table. That table has the values that
+// were read before. Lua finds them without a call, in a fourth of the time. If too many different values are read, the view becomes cold again:
+// values that are read once would only fill the table. The view then waits for more lookups than before until it becomes hot.
 enum { HOT_LOOKUPS = 64, PATIENCE_GROWTH = 16, MOST_HOT_VALUES = 256 };
 
 _Static_assert(sizeof(view) == sizeof(clua_handle), "views and handles have the same size");
@@ -83,7 +83,7 @@ void clua_destroy_dead_frozen(clua_state *state) {
     }
 }
 
-// Pushes the weak table that has the views by table.
+// Pushes the weak table that has the view of each frozen table.
 static void push_views(lua_State *L) {
     if (clua_push_kept(L, CLUA_KEPT_FROZEN) == LUA_TTABLE) return;
     lua_pop(L, 1);
@@ -157,7 +157,7 @@ static void push_leaf(lua_State *L, const frozen_value *value) {
         lua_settop(L, base + 1);
         return;
     }
-    // A function is made anew each time, because its globals are those of who asks.
+    // A function is made anew each time, because its globals are those of the caller.
     if (clua_decode(L, &leaf->parcel, CLUA_CURRENT_ENVIRONMENT) != LUA_OK) lua_error(L);
 }
 
@@ -233,7 +233,7 @@ static void become_cold(lua_State *L, int index, view *view) {
     if (view->patience < UINT32_MAX / PATIENCE_GROWTH) view->patience *= PATIENCE_GROWTH;
 }
 
-// __index of the table that has the values of a hot view, for those that it lacks. Stack: that table, a key. Upvalue: the view.
+// The __index of the table of a hot view, for the values that the table lacks. Stack: that table, a key. Upvalue: the view.
 static int get_missing_value(lua_State *L) {
     view *view = check_view(L, lua_upvalueindex(1));
     const frozen_value *value = find(L, view->table);
@@ -409,7 +409,7 @@ int clua_thaw_here(lua_State *L) {
 
 // MARK: functions of the module
 
-// Freezing allocates memory that Lua's collector does not know, so it would wait for too long.
+// Freezing allocates memory that Lua's collector does not count. Alone, the collector would wait for too long, so this function runs it.
 static void pay_for(lua_State *L, size_t bytes) {
     clua_state *state = clua_state_of(L);
     state->frozen_debt += bytes;

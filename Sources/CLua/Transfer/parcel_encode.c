@@ -77,7 +77,7 @@ static void encode_string(encoder *e, const char *bytes, size_t count) {
     write_text(&e->writer, bytes, count);
 }
 
-// Writes a name without a tag, because a name is always there.
+// Writes a name without a tag, because the reader expects a name there.
 static void write_name(encoder *e, int index) {
     size_t count;
     const char *bytes = lua_tolstring(e->L, index, &count);
@@ -251,7 +251,7 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
     int function = lua_gettop(L);
     if (e->is_tracking) {
         lua_pushvalue(L, function);
-        encoder_anchor(e);  // the upvalue names belong to its code
+        encoder_anchor(e);  // keeps the function's code, which has the names of the upvalues
     }
     for (int i = 1; i <= code->upvalue_count; i++) {
         bool found;
@@ -415,7 +415,7 @@ int encode_all(lua_State *L) {
     encoder *e = lua_touserdata(L, 1);
     e->L = L;
     clua_need_stack(L, 20);
-    e->anchors = 1;  // the index of the light userdata for now
+    e->anchors = 1;  // for now this is the index of the light userdata
     writer_byte(&e->writer, 0);
     for (int i = 1; i <= e->count; i++) encode_root(e, i);
     size_t global = 0;
@@ -460,7 +460,8 @@ int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *par
     bool has_culprit;
     int status = attempt(L, count, role, false, parcel, &has_culprit);
     if (status == LUA_OK || !has_culprit) return status;
-    // Try once more, with paths, to name the culprit. It may also belong to a module that was loaded unnoticed.
+    // Try once more, with paths, to name the culprit. The state may have missed the loading of a module. If the culprit belongs to that module, it
+    // travels by name this time.
     lua_pop(L, 1);
     clua_modules_changed(L);
     return attempt(L, count, role, true, parcel, &has_culprit);

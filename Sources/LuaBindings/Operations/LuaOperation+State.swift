@@ -16,8 +16,8 @@ import Synchronization
 ///   asks for anything else.
 /// - Inline becomes out of line when a caller stores something that the word has no room for (`moveOutOfLine`).
 ///
-/// Most operations of a script are made, added, run and finished without ever needing the object or its lock. The functions here work with
-/// both of the forms that an operation has.
+/// Most operations of a script are made, added, run and finished without an `OutOfLineState` and its lock. The functions here work with the inline
+/// form and with the one out of line.
 extension LuaOperation {
     /// Moves the state out of line if necessary, and calls `body` with the fields while the lock is held.
     @inline(__always)
@@ -83,7 +83,7 @@ extension LuaOperation {
         return word.isInline ? word.completion : withFields { $0.completion }
     }
 
-    /// Takes the completion block of a state if the operation has finished.
+    /// Takes the completion block of a Lua state if the operation has finished.
     @inline(__always)
     func takeCompletion(at place: Place) -> Due {
         let taken = changeInline { word -> Due in
@@ -95,7 +95,8 @@ extension LuaOperation {
         return taken ?? withFields { $0.takeCompletion(at: place) }
     }
 
-    /// Records the end. Returns the state with the completion block, if it has not been told yet, and the other states that keep a handle.
+    /// Records the end. Returns the Lua state that has the completion block, if that state was not told of the end yet, and the other Lua states that
+    /// keep a handle.
     @inline(__always)
     func takeEnd() -> (completing: Place?, others: [Place]) {
         let taken = changeInline { word -> (completing: Place?, others: [Place]) in
@@ -167,7 +168,8 @@ extension LuaOperation {
     /// The fields that the lock of `OutOfLineState` guards. The order leaves no gaps.
     struct Fields {
         private var contents: Contents
-        /// Whether the operation has left its state by reference before it was in a queue, so that another state may add it.
+        /// Whether a reference to the operation has left its Lua state before the operation was in a queue. Another Lua state may then add the
+        /// operation.
         var isSealed = false
         var isReadyByItself = true
         /// Whether the body of an asynchronous operation has returned.
@@ -228,7 +230,7 @@ extension LuaOperation {
             return change(&bodies)
         }
 
-        /// Replaces a body, unless the bodies are gone. Returns the one so far, for release outside of the lock.
+        /// Replaces a body, unless the bodies are gone. Returns the former one, to be released outside of the lock.
         mutating func replaceBody(at index: Int, by body: Body) -> Body? {
             changeBodies { bodies in index < bodies.count ? exchange(&bodies[index], with: body) : nil } ?? nil
         }
@@ -355,7 +357,7 @@ extension LuaOperation {
         var conditions: [Parcel] = []
         /// The function that decides whether another attempt follows an error.
         var retriesWhen: Parcel?
-        /// Whether this is an attempt of a cluster's operation after which there may be another one.
+        /// Whether a cluster runs this attempt, and another attempt may follow it.
         var isTriedAgainElsewhere = false
         /// The bodies of an operation that may be tried again, while it runs and until the next attempt.
         var bodies: SmallArray<Body>?
@@ -363,7 +365,7 @@ extension LuaOperation {
         var step: StoredStep?
         /// The task of the operation on a cluster, while it executes there.
         var ticket: ClusterTicket?
-        /// The failure of the last attempt, which counts when the operation finishes with it.
+        /// The failure of the last attempt. The failure counts if no other attempt follows.
         var failure: OperationFailure?
         /// The states that keep the handle, besides the home state.
         var pins: [Place] = []

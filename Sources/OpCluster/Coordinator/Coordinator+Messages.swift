@@ -53,7 +53,7 @@ extension Coordinator: Exchange.Handler {
         if let changed { deliveries.add { [events] in events.slotsHaveChanged(changed) } }
     }
 
-    /// Has a worker that was lost report its tasks: others may run them by now.
+    /// Asks a worker that was lost for its tasks, because other workers may run them by now.
     func recount(_ worker: String) {
         exchange.request(.recount(run: run), to: Subject.worker(worker), every: 2, tries: 15) { _ in }
     }
@@ -87,7 +87,7 @@ extension Coordinator: Exchange.Handler {
         }
         redeliver(dropped, lostBy: report.worker)
         if isBack { recount(report.worker) }
-        // The worker forgets a confirmed report, so the coordinator applies it first.
+        // The worker forgets a report that is confirmed. The coordinator has applied this one above.
         switch confirmation {
         case .none: break
         case .now(let refused): exchange.publish(.confirm(report.sequence, refused: refused), to: reply)
@@ -102,9 +102,9 @@ extension Coordinator: Exchange.Handler {
     /// When to confirm a report.
     fileprivate enum Confirmation {
         case now(refused: [TaskAttempt])
-        /// The worker does not wait for it, so the confirmation of a later report can confirm both.
+        /// A moment later: the worker does not wait for this confirmation, and one message can confirm several reports.
         case later
-        /// Not at all, or with another report.
+        /// Not with a message of its own.
         case none
     }
 
@@ -211,7 +211,7 @@ extension Coordinator.State {
             return known.holder == nil || known.claim != nil && known.acknowledgement == nil
                 ? .taken(known.listener, peers[worker]?.description) : nil
         case .output(let stream, let bytes):
-            // Output of one worker only. A worker that was lost may return before another gets the task.
+            // Only the last holder's output counts. This holder may have been lost, and have returned before another worker has got the task.
             guard let last = known.lastHolder, last == (worker, attempt) else { return nil }
             return .output(known.listener, stream, bytes, peers[worker]?.description)
         case .outcome(let payload, let began, let ended):
@@ -268,7 +268,7 @@ extension Coordinator.State {
         let offset = peers[worker]?.clockOffset ?? 0
         let duration = min(max(ended - began, 0), now - submitted)
         let begin = min(max(began + offset, submitted), now - duration)
-        // The sum is rounded.
+        // The rounded sum may lie after `now`.
         return Coordinator.FoundOutcome(attempt: attempt, payload: payload, worker: worker, began: begin, ended: min(begin + duration, now))
     }
 

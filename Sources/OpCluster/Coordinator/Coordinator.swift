@@ -98,7 +98,7 @@ public final class Coordinator: Sendable {
         var holder: String? { didSet { if let holder { lastHolder = (holder, attempt) } } }
         /// The worker that has the task, or had it last, and the attempt then.
         private(set) var lastHolder: (worker: String, attempt: UInt64)?
-        /// Where the stream learns what becomes of the message that the holder has taken.
+        /// The subject of the messages that tell the stream what becomes of the holder's job.
         var acknowledgement: String?
         /// How often workers have given the task back.
         var declineCount = 0
@@ -114,8 +114,8 @@ public final class Coordinator: Sendable {
     /// A job that the stream has not delivered although it has delivered a later one of the priority.
     struct PassedOver {
         let since: Double
-        /// The job delivered last at the moment when the stream had delivered all jobs of lost workers again. The stream delivers such jobs first. So
-        /// a later delivery than that one proves that the stream skipped this job.
+        /// The last job that a worker had taken when the stream had delivered all jobs of lost workers again. The stream delivers such jobs first. So
+        /// a worker that takes a later job than the last one proves that the stream has skipped this job.
         var last: UInt64?
     }
 
@@ -134,7 +134,7 @@ public final class Coordinator: Sendable {
         /// The worker's session of this run, and the sequence number of the last report in it.
         var session: UInt64 = 0
         var lastReport: UInt64 = 0
-        /// The sequence number of the last report that was confirmed, and whether the next one will be soon.
+        /// The sequence number of the last report that was confirmed, and whether a confirmation of later ones is planned.
         var lastConfirmed: UInt64 = 0
         var willConfirm = false
         /// The least difference that was seen between this clock and the worker's.

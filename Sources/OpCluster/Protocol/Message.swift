@@ -1,6 +1,6 @@
 /// How a running body is to end.
 public enum StopRequest: UInt8, Sendable {
-    /// The operation was cancelled. The body goes on until it looks.
+    /// The operation was cancelled. The body continues until it checks whether it is cancelled.
     case cancel
     /// The body ends at once, as an interrupted one.
     case interrupt
@@ -12,7 +12,7 @@ public enum StopRequest: UInt8, Sendable {
 struct Job: Sendable {
     var run: String
     var number: UInt64
-    /// Counts from 0 how often the coordinator has published the task.
+    /// Counts the publications of the task from 0. A repetition of one that the server has refused has the same number.
     var attempt: UInt64
     /// 0 is the lowest priority, and 4 the highest.
     var priority: UInt8
@@ -27,7 +27,7 @@ public struct Payload: Sendable {
     public var bytes: [UInt8]
     /// The names of the other parts. A receiver fetches these before it uses the payload.
     public var blobs: [BlobName]
-    /// The same, with the bytes, as far as this process has them.
+    /// The other parts themselves. Only those whose bytes are in this process.
     public var contents: [Blob]
 
     /// Makes a payload of bytes and blobs that this process has.
@@ -45,18 +45,18 @@ public struct Payload: Sendable {
 /// A worker's news about the tasks of one run, in order. The worker sends a report again until the coordinator has confirmed it.
 struct Report: Sendable {
     enum Entry: Sendable {
-        /// The worker has the task, and wants to begin with it. `acknowledgement` is the subject where the stream learns what becomes of the
-        /// message.
+        /// The worker has the task, and wants to begin with it. The stream learns from messages to the subject `acknowledgement` what becomes of the
+        /// job.
         case taken(acknowledgement: String)
         /// A body has written to stdout (1) or stderr (2).
         case output(stream: UInt8, [UInt8])
         case outcome(Payload, began: Double, ended: Double)
-        /// The worker will not run the task, and has not begun to. `isBusy`: only because others take long there.
+        /// The worker will not run the task, and has not begun to. `isBusy` is true if the only reason is that other bodies of the worker take long.
         case declined(isBusy: Bool)
     }
 
     var worker: String
-    /// Grows whenever the worker begins with the run anew, which it does after it has dropped the run's tasks.
+    /// Grows each time that the worker begins with the run. Before it begins again, it has dropped all tasks of the run.
     var session: UInt64
     /// Counts from 1 in each session.
     var sequence: UInt64
@@ -121,8 +121,9 @@ public struct WorkerDescription: Sendable, Equatable {
 enum Message: Sendable {
     case job(Job)
     case report(Report)
-    /// The coordinator has applied a report, and the earlier ones of the session, too. The worker may begin with the tasks that this report has taken,
-    /// except the refused ones: other workers have them, or they have ended. For tasks of earlier reports, it waits for their own confirmations.
+    /// The coordinator has applied this report and all earlier ones of the session. The worker may begin with the tasks that the report names as
+    /// taken, except the refused ones: other workers have those, or they have ended. Tasks that an earlier report names as taken need the
+    /// confirmation of that report.
     case confirm(UInt64, refused: [TaskAttempt])
     case stop(run: String, number: UInt64, attempt: UInt64, StopRequest)
     /// The coordinator does not need the blobs of this outcome any more.
@@ -134,7 +135,7 @@ enum Message: Sendable {
     case hello(WorkerDescription)
     /// The coordinator of a run lives. The counter grows, so that receivers recognize an old message.
     case beat(run: String, UInt64, isLast: Bool)
-    /// Asks whether the coordinator lives now. The nonce tells its answer from a copy of an earlier one.
+    /// Asks whether the coordinator lives now. The nonce distinguishes the answer from a copy of an earlier answer.
     case greet(run: String, nonce: UInt64)
     case greeted(nonce: UInt64)
     /// Asks for permission to begin with a task that must not run twice. The nonce is of this body only.

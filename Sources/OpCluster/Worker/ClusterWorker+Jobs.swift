@@ -49,7 +49,7 @@ extension ClusterWorker {
             if status == IncomingMessage.pullIsOver {
                 if !state.pulls[priority].isEmpty { state.pulls[priority].removeFirst() }
             } else {
-                // Its stream is gone, or it is being started. It forgets all pulls then.
+                // The stream is gone, or the server is starting. In both cases the server has forgotten all pulls.
                 state.pulls[priority] = []
                 state.nextPull = now + Self.refusalInterval
             }
@@ -75,7 +75,7 @@ extension ClusterWorker {
         let action = state.withLock { state -> Action in
             // The same message again, because the stream did not hear that this worker works on it. The first one counts.
             if state.has(task.identity) { return .nothing }
-            // Each priority is asked for as many as there is room for.
+            // The worker pulls as many jobs of each priority as it has room for, so more may come than fit.
             let isFull = state.taskCount >= state.wantedCount(slots: slots, at: now)
             if state.isDraining || state.isClosed || isFull { return .giveBack }
             let run: WorkerRun
@@ -165,7 +165,8 @@ extension ClusterWorker {
     /// Gives a task back that has not begun, and never will.
     func decline(_ task: WorkerTask, isBusy: Bool = false) {
         guard task.abandon(), state.withLock({ $0.remove(task) }) else { return }
-        // The coordinator publishes a task again whose holder this worker is. Other tasks return to the stream.
+        // This worker is the holder of a task that it has reported, and the coordinator publishes such a task again. Other tasks return to the
+        // stream.
         if task.isReported { task.session.withLock { $0 }?.report(task, .declined(isBusy: isBusy)) }
         acknowledge(task, task.isReported ? JetStream.terminated : JetStream.rejected)
         runNext()
@@ -289,7 +290,7 @@ extension ClusterWorker.State {
     func wantedCount(slots: Int, at now: Double) -> Int {
         if averageSeconds >= ClusterWorker.longestAhead { return slots }
         let long = running.values.count { $0.isBegun && now - $0.began >= ClusterWorker.longestAhead }
-        // Those that were left behind are among the long ones, and have no slot.
+        // Detached tasks are among the long ones, and have no slot.
         let short = slots - (long - detached.count)
         let ahead = (Double(short) * ClusterWorker.aheadSeconds / max(averageSeconds, 1e-5)).rounded(.up)
         return slots + min(Int(ahead), short * ClusterWorker.mostAhead)

@@ -37,11 +37,12 @@ public final class ClusterWorker: Sendable {
         /// The tasks that wait for a slot, the next one last.
         var waiting: [WorkerTask] = []
         var running: [WorkerTask.Identity: WorkerTask] = [:]
-        /// Those of them that do not end though they were told to, and have no slot any more.
+        /// The running tasks that do not end after a stop, and have lost their slot.
         var detached: Set<WorkerTask.Identity> = []
-        /// The tasks whose coordinator, or whose blobs are asked for.
+        /// The tasks that wait for an answer of their coordinator, or for their blobs.
         var preparing: [WorkerTask.Identity: WorkerTask] = [:]
-        /// How the stream knows the jobs that are done. It is told with the next request: a server that sleeps takes longer to wake than to read.
+        /// The subjects that acknowledge the jobs that are done. The worker sends these messages with its next request, because it takes longer to
+        /// wake a sleeping server than to let it read on.
         var acknowledgements: [String] = []
         /// The tasks that have ended, until the coordinator knows that.
         var ended: [WorkerTask.Identity: WorkerTask] = [:]
@@ -64,7 +65,7 @@ public final class ClusterWorker: Sendable {
         var taskCount: Int { runningCount + preparing.count + waiting.count }
     }
 
-    /// How many messages were asked for and have not come, and until when the server remembers that.
+    /// A request for messages: the number of those that have not come, and the time when the server forgets the request.
     struct Pull {
         var count: Int
         let end: Double
@@ -88,7 +89,7 @@ public final class ClusterWorker: Sendable {
     static let greetInterval = 5.0
     /// A worker fetches ahead what it will probably begin within so many seconds, so that no slot waits for the network.
     static let aheadSeconds = 0.02
-    /// For each slot.
+    /// The most tasks that a worker fetches ahead for each slot.
     static let mostAhead = 64
     /// For slots whose bodies take more seconds than this, nothing is fetched ahead. They wait for less than a hundredth of the time, and another
     /// worker may have a free slot earlier.

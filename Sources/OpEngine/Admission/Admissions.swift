@@ -5,9 +5,9 @@ import Synchronization
 /// `Engine.admissions`.
 ///
 /// An operation takes everything that it needs at one moment, when a worker has taken it from its queue. So no operation holds one
-/// requirement while it waits for another one. If something is missing, the operation returns to its queue and waits in the line of the
-/// missing requirement; it is posted again when that may be available. Until it starts, it holds nothing, so a suspended or full queue
-/// blocks no other one.
+/// requirement while it waits for another one. If something is missing, the operation returns to its queue and waits in the line of the missing
+/// requirement. The engine posts the operation again when the requirement may be available. Until it starts, it holds nothing, so a suspended or full
+/// queue blocks no other one.
 ///
 /// The engine's clock is read only for rate limits, because that costs as much as taking a key.
 struct Admissions {
@@ -15,7 +15,7 @@ struct Admissions {
     final class Consequences {
         /// The operations to post to their queues, the best first.
         var invited: [Operation] = []
-        /// The timers to set: each rate limit allows its next start at that moment.
+        /// The timers to set, each for the moment at which a rate limit allows its next start.
         var timers: [(requirement: Requirement, serial: UInt64, moment: ContinuousClock.Instant)] = []
         /// The timers to cancel, because no operation waits for them any more.
         var ended: [Timers.Number] = []
@@ -104,8 +104,8 @@ struct Admissions {
         return claims
     }
 
-    /// Takes everything that an operation of the queue `core` needs. If something is missing, takes nothing, puts the operation into the
-    /// line of that, and returns false. The caller must then give the operation back to its queue.
+    /// Takes everything that an operation of the queue `core` needs. If something is missing, takes nothing, puts the operation into the line of the
+    /// missing requirement, and returns false. The caller must then give the operation back to its queue.
     mutating func admit(
         _ operation: Operation, _ admission: Operation.Admission, in core: OperationQueue.Core,
         on engine: Engine, _ consequences: inout Consequences?

@@ -44,7 +44,8 @@ extension OperationQueue.Core {
         return .added
     }
 
-    /// Adds a batch of operations, which the caller has claimed, if there is room for one. Otherwise nothing has changed.
+    /// Adds a batch of operations that the caller has claimed. Room for one operation is enough for the whole batch. Without room, nothing has
+    /// changed.
     ///
     /// - Parameter areBarriers: whether each operation is added as a barrier.
     func add(_ operations: [Operation], areBarriers: Bool, queue: OperationQueue) -> Addition {
@@ -63,7 +64,7 @@ extension OperationQueue.Core {
                 // Safety: balanced when the operation has left.
                 _ = unsafe Unmanaged.passRetained(operation)
                 if isSpecial { state.memberQueue?.append(operation) }
-                // The others are not touched again: those of a long batch are no longer in the cache.
+                // The other operations are not touched again, because those of a long batch have left the cache by then.
                 if action == .cancel || after.has(Operation.State.observed) { unsettled.append((operation, action)) }
             }
             if state.count != before { state.observation?.recordCounts(before: before, state) }
@@ -78,8 +79,8 @@ extension OperationQueue.Core {
         return .added
     }
 
-    /// Joins an operation to the queue. The caller holds the queue's lock: every thread that the new state sends to this queue takes that lock
-    /// first, so it finds the operation on a list.
+    /// Joins an operation to the queue. The caller holds the queue's lock. The new state may send other threads to this queue. They take that lock
+    /// first, so they find the operation on a list.
     ///
     /// - Returns: `after` is the state of the operation afterwards.
     @inline(__always)
@@ -91,15 +92,15 @@ extension OperationQueue.Core {
         let (action, after) = operation.transition(
             { ($0.join(setting: flags, isClaimed: isClaimed, requiringSuccessByDefault: byDefault), $0) }, joining: self)
         if action == .refused { return (action, after) }
-        // Set only after the transition: if another queue has joined the operation first, the operation keeps that queue's core.
+        // Set only after the transition: if the operation has joined another queue first, it keeps the core of that queue.
         operation.setCore(self)
         state.add(operation, isBarrier: isBarrier, isReady: action == .post)
         state.requalify(operation)
         return (action, after)
     }
 
-    /// Retains the core, and the queue object unless the queue is at rest, when the first operation is added. The caller holds the
-    /// lock, so the operation cannot leave before this is done.
+    /// Called when the first operation has been added. Retains the core, and also the queue object unless the queue is at rest. The caller holds the
+    /// lock, so the operation cannot leave before.
     private func begin(_ state: inout OperationQueue.State, queue: OperationQueue) {
         // Safety: balanced when the last operation leaves. See `Departure.perform`.
         _ = unsafe Unmanaged.passRetained(self)

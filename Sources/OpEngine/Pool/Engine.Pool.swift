@@ -90,8 +90,8 @@ extension Engine {
         // MARK: Searching for work
 
         enum Next {
-            /// Run operations of this queue that belong on the given thread group. That is the worker's own group unless the thread limit
-            /// is reached.
+            /// Run those operations of this queue that belong to the given thread group. The group is the worker's own, unless the thread limit is
+            /// reached.
             case serve(OperationQueue.Core, ThreadGroup, Wake)
             /// Search again for a while before parking.
             case spin
@@ -152,8 +152,8 @@ extension Engine {
             awake -= 1
         }
 
-        /// Registers that the worker has woken without having been chosen, for a job in its inbox or to retire. No effect if the worker was
-        /// also woken for work.
+        /// Registers that a parked worker has woken although the pool did not wake it for work: a job has come into its inbox, or its sleep has timed
+        /// out. No effect if the pool has woken it as well.
         mutating func unparkedItself(_ worker: Worker) {
             guard worker.isParked else { return }
             worker.isParked = false
@@ -196,14 +196,14 @@ extension Engine {
             var isStalled = false
         }
 
-        /// Counts the worker as blocked, so that another thread takes over its share of the work. Called on the worker's thread. A
-        /// worker that had been replaced is no longer blocked when it gets here.
+        /// Counts the worker as blocked, so that another thread takes over its share of the work. Called on the worker's thread. If the monitor had
+        /// replaced the worker, that replacement ends here: a thread that calls this method runs.
         mutating func willBlock(_ worker: Worker, timed: Bool) -> Wake {
             didReturn(worker)
             return beginBlocking(worker, timed: timed)
         }
 
-        /// Stops counting the worker as awake and wakes another one. Reasons to do so may overlap.
+        /// Stops counting the worker as awake and wakes another one. Several reasons may hold at the same time: only the first one changes the count.
         mutating func beginBlocking(_ worker: Worker, timed: Bool) -> Wake {
             if timed { timedWaits += 1 }
             worker.blockingCount += 1
@@ -270,8 +270,8 @@ extension Engine {
         /// Whether one of the first scheduled queues has an explicit maximum, which allows more operations.
         var hasExplicitMaximumInLine: Bool { runQueues.hasExplicitMaximumInLine }
 
-        /// The workers that should be running operations. Not those that search: a woken worker counts as searching before its waker gets to
-        /// wake its thread, which sleeps until then.
+        /// The workers that should be running operations. A worker that searches is none of them: it counts as searching as soon as the pool decides
+        /// to wake it, when its thread still sleeps.
         var busy: [Worker] { workers.filter { !$0.isParked && !$0.isSearching && $0.blockingCount == 0 } }
 
         /// Lets `count` workers beyond the usual number be awake, and wakes them together instead of letting each wake the next.
@@ -295,7 +295,7 @@ extension Engine {
             return (wake, needsReport: !exchange(&worker.willReport, with: true))
         }
 
-        /// Registers the report of a job in the worker's inbox that the worker has returned.
+        /// Registers that a job in the worker's inbox has reported the return of the worker.
         mutating func didReport(_ worker: Worker) {
             worker.willReport = false
             didReturn(worker)

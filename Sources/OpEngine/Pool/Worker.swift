@@ -36,14 +36,14 @@ public final class Worker: @unchecked Sendable {
     var standsBy = false
     /// Whether the worker was woken to search for work, or spins. Guarded by the lock of the engine's pool.
     var isSearching = false
-    /// The number of reasons why the worker does not count as awake although it is not parked: it waits or is blocked. Guarded by the lock
-    /// of the engine's pool.
+    /// How many reasons keep the worker from counting as awake while it is not parked: its waits, and its blocked thread. Guarded by the lock of the
+    /// engine's pool.
     var blockingCount = 0
     /// The priority of the queue that the worker serves. Guarded by the lock of the engine's pool.
     var servedLevel: UInt8 = 0
     /// Whether the monitor found the thread blocked. Guarded by the lock of the engine's pool.
     var isReplaced = false
-    /// Whether a job in the inbox will report that the worker has returned. Guarded by the lock of the engine's pool.
+    /// Whether the inbox has the job by which a replaced worker reports that it is back. Guarded by the lock of the engine's pool.
     var willReport = false
     /// The monitor's knowledge about the thread. Used only by the monitor.
     var sample = ThreadSample()
@@ -64,8 +64,8 @@ public final class Worker: @unchecked Sendable {
         inbox.belongs(to: engine)
     }
 
-    /// Names a process that works for this thread while the thread waits for it; 0 for none. The worker then counts as blocked only while the
-    /// process is, too. Call it only on this worker's thread.
+    /// Names a process that works for this thread; 0 for none. The thread waits for the process. The worker counts as blocked only while the process
+    /// is blocked, too. Call it only on this worker's thread.
     package func works(through process: Int32) { self.process.store(process, ordering: .releasing) }
 
     // MARK: The thread
@@ -117,12 +117,13 @@ public final class Worker: @unchecked Sendable {
     /// - *A wake-up arrives before the worker sleeps.* The parker keeps it, and `park` returns at once. A wake-up that is late is harmless: the
     ///   worker makes one more round.
     /// - *A job arrives while the worker ends.* `retire` closes the inbox under the pool's lock, and only if it is empty. Later jobs are refused.
-    /// - *An operation becomes ready while the worker leaves its queue.* `take` returns nil under the lock of the queue, which does not count as
-    ///   scheduled then. The thread that makes an operation ready later schedules it.
-    /// - *The worker waits during its turn, for an operation of the same queue.* This worker was going to take the queue's operations, so no other worker
-    ///   was woken for them. So the worker schedules the queue before it waits (`ThreadContext.scheduleServedQueue`).
-    /// - *Foreign code waits on a worker that searches.* While one worker searches, the pool wakes no other, so that code could wait for ever. A
-    ///   worker runs jobs, and releases a queue, only while it does not count as searching. A queue is therefore released at the end of a turn.
+    /// - *An operation becomes ready while the worker leaves its queue.* `take` returns nil under the lock of the queue, and the queue does not count
+    ///   as scheduled then. The thread that makes the operation ready takes that lock, and schedules the queue.
+    /// - *The worker waits during its turn, for an operation of the same queue.* No other worker was woken for the queue's operations, because this
+    ///   one was going to take them. Before it waits, it schedules the queue for others (`ThreadContext.scheduleServedQueue`).
+    /// - *Foreign code waits on a worker that searches.* While one worker searches, the pool wakes no other, so that code could wait for ever. So a
+    ///   worker that runs a job does not count as searching. The release of a queue may run foreign code, too: the worker releases the queue that it
+    ///   has served at the end of the turn, when it does not search.
     private func work(_ context: ThreadContext) {
         var trials = Standby.Trials()
         var maySpin = true
@@ -153,7 +154,7 @@ public final class Worker: @unchecked Sendable {
         }
     }
 
-    /// Runs the jobs in the inbox while the worker is searching. They may run for long or wait for operations, so another worker searches
+    /// Runs the jobs in the inbox. A job may run for long or wait for operations. So the worker first stops searching, and another one may search
     /// meanwhile.
     private func runJobs() {
         guard inbox.hasJobs else { return }
@@ -161,7 +162,8 @@ public final class Worker: @unchecked Sendable {
         inbox.runJobs()
     }
 
-    /// Serves the queue, to which the worker was scheduled, unless another worker runs its operations so fast that this one would slow it down.
+    /// Serves the queue to which the worker was scheduled. If another worker runs the queue's operations so fast that a second one would slow it
+    /// down, the worker stands by instead.
     private func serveOrStandBy(at core: OperationQueue.Core, _ trials: inout Standby.Trials, _ context: ThreadContext) {
         if trials.isDue(at: core), let standby = Standby(at: core, refusedTurns: trials.refusedTurns) {
             let serves = standBy(standby, at: core)
@@ -176,8 +178,8 @@ public final class Worker: @unchecked Sendable {
         trials.turnHasEnded(at: core, isFull: isFull, isRefused: isRefused(context))
     }
 
-    /// Runs operations of the queue, to which the worker was scheduled, until it has none left, or until the worker's turn is over. Returns true in
-    /// the second case.
+    /// Runs operations of the queue to which the worker was scheduled, until none is left or the worker's turn is over. Returns true in the second
+    /// case.
     private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) -> Bool {
         context.refusals = 0
         return context.whileServing(core) { serveTurn(core, as: group, context) }

@@ -3,8 +3,8 @@ import Synchronization
 
 /// A transition of an operation's state word: an entry of the operation's journal.
 ///
-/// The journal is not stored. The thread that makes a transition passes the entry at once to those that read it: the mailbox, which has the
-/// key-value observers and the observers of events, and the recorder's buffer of the thread. Both derive from the two words what they need.
+/// The journal is not stored. The thread that makes a transition passes the entry at once to its two readers. One is the mailbox, which serves the
+/// key-value observers and the observers of events. The other one is the thread's buffer of the recorder. Both compare the old word with the new one.
 struct JournalEntry {
     let old: Operation.State
     let new: Operation.State
@@ -47,7 +47,7 @@ extension Milestones {
 }
 
 extension Operation {
-    /// A transition that was made, and the time before it if the recorder must receive it.
+    /// A transition that was made. `time` is the moment before it; nil if the recorder does not receive the transition.
     private typealias Journaled<Action> = (entry: JournalEntry, action: Action, time: UInt64?)
 
     /// `transition` for an operation that is watched, or will be with this change.
@@ -55,7 +55,7 @@ extension Operation {
     func watchedTransition<Action>(_ change: (inout State) -> Action, joining core: OperationQueue.Core?) -> Action {
         RecordBuffer.ofThread { buffer in
             let (entry, action, time) = journaled(change, joining: core, buffer)
-            // Without the mailbox's lock: `write` takes the operation's, with which other threads use the mailbox.
+            // The mailbox's lock is not held here. `write` takes the operation's lock, and other threads take the mailbox's lock inside that one.
             if let time {
                 write(entry, at: time, to: buffer)
                 buffer.end()
@@ -71,7 +71,8 @@ extension Operation {
         while true {
             let made =
                 if let mailbox = observedMailbox {
-                    // The lock keeps the order of the transitions in the mailbox. A new subscription sets the flag again, with the lock held.
+                    // The lock keeps the order of the transitions in the mailbox. The transition clears `observed` if the mailbox is idle. A new
+                    // subscription sets that flag again under the same lock.
                     mailbox.state.withLock { box -> Journaled<Action>? in
                         let made = exchange(change, joining: core, buffer, isObserved: true, clearing: box.isIdle ? State.observed : 0)
                         if let made { box.record(made.entry, of: self) }
@@ -105,7 +106,7 @@ extension Operation {
             if time != nil { buffer?.end() }
             return nil
         }
-        // The readers find the queue there.
+        // The readers of the entry ask the operation for its queue.
         if entry.milestones.contains(.added), let core { setCore(core) }
         return (entry, action, time)
     }

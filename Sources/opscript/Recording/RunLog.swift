@@ -1,6 +1,7 @@
 import OpEngine
 
-/// The known facts of a run: all of them for the files that are written at its end, or its latest part and all unfinished operations.
+/// The known facts of a run. A log that keeps all of them is for the files that are written at the end. Other logs keep the latest part of the run,
+/// and all unfinished operations.
 ///
 /// A log turns the records of the engine into states of operations. `observers` write during the run. Takes about 200 bytes for each
 /// operation. Equal names and lines are stored once.
@@ -61,7 +62,7 @@ final class RunLog: @unchecked Sendable {
         let name: String
         /// Whether it is a thread of the engine's pool.
         let isWorker: Bool
-        /// Its place among all threads where these are shown.
+        /// Its place in each list of all threads.
         let position: Int
         /// The operations that a worker runs, each inside a wait of the one before.
         fileprivate var running: [Int] = []
@@ -83,7 +84,7 @@ final class RunLog: @unchecked Sendable {
         let began: UInt64
     }
 
-    /// The number of the first slot of a cluster's worker where an operation has the number of a thread. Those of threads are lower.
+    /// An operation has the number of a thread or of a slot of a cluster's worker. Slots have numbers from this one on. Those of threads are lower.
     static let firstSlotThread = 1_000_000
 
     let title: String
@@ -123,7 +124,7 @@ final class RunLog: @unchecked Sendable {
     @safe @exclusivity(unchecked) private var groupQueues: [Int: Int] = [:]
     /// The place that was recorded last: many operations are made in the same line.
     @safe @exclusivity(unchecked) private var lastPlace: (text: String, index: Int32) = ("", -1)
-    /// The number of operations from which `forget` removes some.
+    /// `forget` removes operations as soon as there are this many.
     private var mostOperations = 2 * RunLog.latestCount
 
     /// Begins a log whose time 0 is `start`.
@@ -184,12 +185,12 @@ final class RunLog: @unchecked Sendable {
             makeQueue(queue)
             queues[queue].isGroup = true
             queues[queue].rename()
-            // A finished operation has had the same number.
+            // `index` may be that of a finished operation, which had the same number.
             if index >= 0, operations[index].phase != .finished { operations[index].members = queue } else { groupQueues[number] = queue }
         case .added(let queue, let creator, _, let isReady): add(number, to: queue, by: creator, isReady: isReady)
         case _ where index < 0: break
         case .name(let name):
-            // Looking for an equal name takes longer than a trace takes to write an operation.
+            // A search for an equal name takes longer than a trace takes to write an operation, so only a log that keeps all does it.
             operations[index].name = name.isEmpty ? nil : keepsAll ? texts.index(of: name) : texts.append(JSONText(name))
         case .error(let text): operations[index].error = errors.index(of: text)
         case .dependency(let other):
@@ -328,7 +329,7 @@ final class RunLog: @unchecked Sendable {
         queues[queue].executing -= 1
         operations[index].finished = end
         if operations[index].thread >= RunLog.firstSlotThread {
-            // The time on the way back is none of the operation's.
+            // The operation's time ends before its outcome travels back.
             (operations[index].finished, operations[index].returned) = (operations[index].returned, 0)
         }
         if isWorker(operations[index].thread) { totals.workerTime += operations[index].busyTime }
@@ -373,7 +374,7 @@ final class RunLog: @unchecked Sendable {
 
     // MARK: Clusters
 
-    /// Moves an operation from the thread that has sent it to a slot of the worker that has run it: the time until then is one of waiting.
+    /// Moves an operation from the thread that has sent it to a slot of the worker that has run it. The time before the body began counts as waiting.
     private func place(_ index: Int, on worker: String, _ slotCount: Int, from began: UInt64, to ended: UInt64) {
         if operations[index].phase == .running { leaveThread(index) } else if operations[index].phase != .open { return }
         if operations[index].returned == 0 { operations[index].returned = end }
@@ -410,7 +411,8 @@ final class RunLog: @unchecked Sendable {
     /// The number of finished operations that a part of a log has at most, and how many failed and unfinished ones besides.
     private static let latestCount = 2000, failureCount = 200, unfinishedCount = 1000
 
-    /// Forgets the oldest of the finished operations that do not exist any more, once they are so many that this costs each of them little.
+    /// Forgets the oldest finished operations that do not exist any more. Does so only when there are many of them, so that the cost of each one is
+    /// small.
     func forget() {
         if keepsAll { return }
         // An operation may be tried again for ever.

@@ -12,7 +12,7 @@ final class LockStepRound: @unchecked Sendable {
     var model: ReferenceModel
     var queues: [OperationQueue] = []
     var operations: [Operation] = []
-    /// The operation that is being started by hand. `finishedEarly` is one that is being finished before it has started.
+    /// The operation that is being started by hand. `finishedEarly` is an operation that is being finished before it has started.
     private var startedByHand: Int?
     private var finishedEarly: Int?
     private var depth = 0
@@ -130,7 +130,7 @@ final class LockStepRound: @unchecked Sendable {
         case 3:
             operation = BlockOperation { [weak self] in
                 begin()
-                // After `startReturns`: nothing happens before the engine learns of the error.
+                // The error comes after `startReturns`, so that nothing happens before the engine learns of it.
                 if self?.mustFail(one) ?? false { throw ModelFailure() }
             }
         default: operation = BlockOperation(block: begin)
@@ -317,7 +317,7 @@ final class LockStepRound: @unchecked Sendable {
     private func finish(_ one: Int) {
         guard let operation = operations[one] as? HeldOperation else { return }
         tell("finish \(one)")
-        // Only a former attempt can ask that.
+        // Between two attempts, only the former one can still call `finish`.
         if model.isBetweenAttempts(one) { return operation.finish() }
         if !model.operations[one].isFinished && flip(model.operations[one].admission.attempts > 1 ? 2 : 4) {
             attemptFails(one)
@@ -422,7 +422,7 @@ final class LockStepRound: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Lets every operation end that can and cancels the rest. No operation may be left.
+    /// Lets every operation end that can end, and cancels the rest. No operation may be left.
     private func end() {
         guard model.violations.isEmpty else { return abandon() }
         isEnding = true
