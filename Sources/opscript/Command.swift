@@ -55,7 +55,7 @@ struct Command {
         return 1
     }
 
-    /// Where finished work is kept.
+    /// The store of finished work.
     private func store(telling messages: StoreMessages) -> Runtime.Store {
         var store = Runtime.Store(directory: options.storeDirectory)
         if let limit = options.store.limit { store.limit = limit }
@@ -64,7 +64,7 @@ struct Command {
         return store
     }
 
-    /// Lets `opscript attach` reach the run if `--attach` or a prompt asks for it. A prompt does without if that is not possible.
+    /// Lets `opscript attach` reach the run if the command has `--attach` or a prompt. A prompt also runs if that is not possible.
     private func serveAttachedPrompts(of runtime: Runtime) throws -> AttachServer? {
         guard options.mayBeAttachedTo || (isPrompt && isatty(STDIN_FILENO) != 0) else { return nil }
         try runtime.openConsole(ConsoleScript.source, name: "=prompt")

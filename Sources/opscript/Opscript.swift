@@ -7,7 +7,7 @@ struct Opscript {
     static let version = Runtime.version
 
     static func main() {
-        // Installed under a second name, the command is the executable of worker processes of programs that use the library for C.
+        // The command is also installed under a second name: as the executable for worker processes of programs that use the library for C.
         WorkerProcess.serveIfRequested()
         let words = CommandLine.arguments
         let name = words.first ?? "opscript"

@@ -68,7 +68,7 @@ struct Options {
         return [file] + words[(script + 1)...].map { $0 == "-" ? nil : $0 }
     }
 
-    /// The script's file. Nil for "-", which means standard input; after "--" it is an ordinary file name.
+    /// The script's file. Nil for "-", which means standard input. After "--", "-" is an ordinary file name.
     var file: String? {
         guard let script else { return nil }
         return words[script] == "-" && words[script - 1] != "--" ? nil : words[script]

@@ -3,10 +3,10 @@ import OpPlatform
 
 /// One end of the connection between `opscript attach` and the process that it is attached to.
 ///
-/// The attached prompt sends lines. The process answers each one with a reply: a head, which is the kind and the number of bytes, and the
-/// text. Reading belongs to one thread; any thread may send.
+/// The attached prompt sends lines. The process answers each line with a reply: a head, which is the kind and the number of bytes, and the
+/// text. One thread reads; any thread may send.
 final class AttachConnection: Sendable {
-    /// The kind of reply.
+    /// The kind of reply: the line was evaluated, is incomplete, or the connection ends.
     enum Kind: String { case done, more, left }
 
     struct Reply {
@@ -14,11 +14,11 @@ final class AttachConnection: Sendable {
         let text: String
     }
 
-    /// The line that stops the evaluation that runs.
+    /// The line that interrupts the evaluation in progress.
     static let interrupt = "\u{3}"
     /// The longest line or reply. A peer that sends more is disconnected.
     private static let limit = 16 << 20
-    /// How long a peer may take nothing before it is disconnected.
+    /// A peer that takes no bytes for so long is disconnected.
     private static let patience = timeval(tv_sec: 5, tv_usec: 0)
 
     let descriptor: Int32
@@ -33,7 +33,7 @@ final class AttachConnection: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Ends the connection. A thread that reads it finds its end.
+    /// Ends the connection. The thread that reads then gets nil.
     func disconnect() { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
     // MARK: sending
@@ -41,7 +41,7 @@ final class AttachConnection: Sendable {
     /// Sends a line, which has no newline. See `encode`.
     func send(line: String) { send(line + "\n") }
 
-    /// Makes one line of several.
+    /// Puts several lines into one: a zero byte stands for each newline.
     static func encode(_ text: String) -> String { text.replacing(UInt8(ascii: "\n"), with: 0) }
     static func decode(_ line: String) -> String { line.replacing(0, with: UInt8(ascii: "\n")) }
 

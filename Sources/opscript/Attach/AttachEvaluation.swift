@@ -5,7 +5,7 @@ import OpEngine
 import OpPlatform
 import Reports
 
-/// A text that an attached prompt has sent to the main state, which evaluates it when it waits, between two pieces of work.
+/// A text that an attached prompt has sent. The main state evaluates the text while it waits, between two pieces of work.
 final class AttachEvaluation: Sendable {
     private enum Phase { case waiting, running, interrupted, ended }
 
@@ -18,7 +18,7 @@ final class AttachEvaluation: Sendable {
         self.connection = connection
     }
 
-    /// Has the main state evaluate the text. It sends the reply afterwards.
+    /// Asks the main state to evaluate the text and then to send the reply.
     func begin(in runtime: Runtime) {
         runtime.engine.mainInbox.post { self.run(in: runtime) }
     }
@@ -32,7 +32,7 @@ final class AttachEvaluation: Sendable {
                 return true
             case .running:
                 phase = .interrupted
-                // With the lock held, so that the evaluation cannot end before the signal is set.
+                // The lock is held, so the evaluation cannot end before the signal is set.
                 ct_interrupt()
                 return false
             case .interrupted, .ended: return false
@@ -44,7 +44,7 @@ final class AttachEvaluation: Sendable {
     // MARK: in the main state
 
     private func run(in runtime: Runtime) {
-        // A signal that ends the run must not be lost.
+        // `catchInterrupts` would forget a signal that ends the run.
         let isEnding = runtime.lastInterrupt != nil
         let wasWaiting = phase.withLock { phase in
             guard phase == .waiting else { return false }

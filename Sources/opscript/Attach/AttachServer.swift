@@ -3,8 +3,8 @@ import Glibc
 import LuaBindings
 import OpPlatform
 
-/// Lets prompts of other processes look into this run and change it. Each has a thread, which answers commands with a colon even if the
-/// main state hangs. Everything else is evaluated in the main state, when that waits.
+/// Lets prompts of other processes look into this run and change it. Each prompt has a thread here, which answers commands with a colon even
+/// if the main state hangs. The main state evaluates all other lines, when it waits.
 final class AttachServer: Sendable {
     private static let mostConnections = 16
     /// The path of the socket, which is removed when the process exits.

@@ -6,9 +6,10 @@ struct AttachError: Error {
     let message: String
 }
 
-/// Where the sockets of attachable processes are: one in a directory of the user, for each process.
+/// The sockets of attachable processes. Each process has one, in a directory of the user.
 enum AttachSocket {
-    /// The directories in which sockets may be. A process listens in the first; another process of the user may have another environment.
+    /// The directories in which sockets may be. A process listens in the first. A prompt looks in all, because the user's processes may have
+    /// different environments.
     private static var directories: [String] {
         let own = Environment.value("XDG_RUNTIME_DIR").flatMap { $0.hasPrefix("/") ? $0 : nil }
         let all = (own.map { [$0] } ?? []) + ["/run/user/\(geteuid())"]

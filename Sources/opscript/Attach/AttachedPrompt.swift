@@ -7,7 +7,7 @@ final class AttachedPrompt: LinePrompt {
     private let process: pid_t
     private let connection: AttachConnection
 
-    /// Whether Ctrl-C was pressed. For the signal handler.
+    /// Whether Ctrl-C was pressed. The signal handler sets it.
     private static let wasInterrupted = Atomic<Bool>(false)
 
     /// Attaches to a process. Without an argument, attaches to the only process that can be attached to.
@@ -103,7 +103,7 @@ final class AttachedPrompt: LinePrompt {
 
     func wake() -> Int32 {
         if Self.wasInterrupted.exchange(false, ordering: .relaxed) { return Int32(CT_CLEAR_LINE) }
-        // The process sends only replies to requests. Any other event is its end.
+        // The process sends only replies to requests. Any other event means that it has ended.
         return Int32(connection.hasReceived ? CT_LEAVE : CT_GO_ON)
     }
 

@@ -86,7 +86,7 @@ enum WorkerCommand {
     }
 
     private static func run(_ settings: Settings, _ cluster: Runtime.Cluster, _ name: String) throws -> Int32 {
-        // Before other threads exist, so that all of them block the signals and only `sigwait` gets them.
+        // No other thread exists yet, so all threads will block the signals, and only `sigwait` gets them.
         let signals = SignalSet()
         // A body that writes to a command that has ended gets an error, and does not end the worker.
         signal(SIGPIPE, SIG_IGN)
@@ -141,7 +141,7 @@ private struct SignalSet: Sendable {
         self.signals = signals
     }
 
-    /// Calls `body` while the signals end this process, which has no work yet that would have to end first.
+    /// Calls `body` with the signals unblocked: they may end this process, because it has no work yet.
     func ending<Result>(_ body: () -> Result) -> Result {
         var signals = signals
         unsafe pthread_sigmask(SIG_UNBLOCK, &signals, nil)

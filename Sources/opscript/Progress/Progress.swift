@@ -11,7 +11,7 @@ final class Progress: Sendable {
     private let style: Style
     private let monitor: RunMonitor
     private let start = ContinuousClock.now
-    /// Closed to stop the thread, and closed by the thread at its end.
+    /// `finish` closes `stop` to stop the thread. The thread closes `ended` at its end.
     private let stop: Pipe
     private let ended: Pipe
 

@@ -134,9 +134,9 @@ enum ConsoleScript {
           return table.unpack(values, 1, values.n)
         end
 
-        -- Completion: no function of anybody is called ------------------------------------------------------------------
+        -- Completion: calls no function of scripts ----------------------------------------------------------------------
 
-        -- What is behind the quote that `line` leaves open, or nil. Second: whether the line ends in a comment.
+        -- Returns the text after the quote that `line` leaves open, or nil, and whether the line ends in a comment.
         local function openString(line)
           local quote, start
           local i = 1

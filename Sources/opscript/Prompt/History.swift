@@ -44,7 +44,7 @@ struct History {
         } ?? []
     }
 
-    /// Appends a line, unless it is the one before, or begins with a space. Returns whether it is new.
+    /// Appends a line, unless it is empty, repeats the line before, or begins with a space. Returns false for such a line.
     mutating func add(_ line: String) -> Bool {
         guard !line.isEmpty, !line.hasPrefix(" "), line != last else { return false }
         last = line

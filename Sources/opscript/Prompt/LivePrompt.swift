@@ -81,7 +81,7 @@ final class LivePrompt: LinePrompt {
         return false
     }
 
-    /// Whether Ctrl-D leaves. It asks once if operations are left.
+    /// Whether Ctrl-D leaves the prompt. The first Ctrl-D does not if operations are unfinished.
     private func mayLeave() -> Bool {
         let count = runtime.unfinishedOperationCount
         if count == 0 || hasAskedBeforeLeaving { return true }

@@ -83,7 +83,7 @@ enum RunCommand {
             if queues.isEmpty { return "no queue that has operations is called '\(name)'; :queues shows them\n" }
             return queues.map { queue in
                 queue.maxConcurrentOperationCount = maximum
-                // The main queue keeps its own.
+                // The main queue keeps its own maximum.
                 let now = queue.maxConcurrentOperationCount
                 return "'\(name)': at most \(now < 0 ? "as many operations as workers" : "\(now)") at once\n"
             }.joined()

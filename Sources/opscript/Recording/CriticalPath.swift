@@ -51,7 +51,7 @@ struct CriticalPath {
         let operation = operations[index]
         let dependency = dependencies[index]?.filter { operations[$0].finished <= operation.started }
             .max { operations[$0].finished < operations[$1].finished }
-        // The later ones count only if they ended after the operation was ready.
+        // A later candidate replaces an earlier one only if it ended after that.
         var (reason, previous, end) = (Reason.added, Int?.none, operation.added)
         if let dependency, operations[dependency].finished >= end {
             (reason, previous, end) = (.dependency, dependency, operations[dependency].finished)

@@ -54,7 +54,7 @@ final class GraphFile {
         return close(file)
     }
 
-    /// Writes the text beside the picture that could not be drawn.
+    /// Writes the text to a file beside the picture's place, because the picture could not be drawn.
     private func writeText(_ log: RunLog, because reason: String) -> [String] {
         // An empty file would look like a broken picture.
         if file.isSeekable { unsafe _ = unlink(path) }

@@ -2,7 +2,7 @@ import OpEngine
 
 /// Writes the events of operations on stderr during the run, a line for each event.
 ///
-/// It keeps nothing of the operations.
+/// The writer keeps no data of earlier events.
 final class LogWriter: RunObserver {
     /// The level of logging. Each level includes those before it.
     enum Level: String, CaseIterable, Comparable {
@@ -12,7 +12,7 @@ final class LogWriter: RunObserver {
     }
 
     private let level: Level
-    /// An operation that was added, whose name may be the next record, and the thread that has added it.
+    /// An operation that was added, and the thread that has added it. Its line is not yet written, because the next record may be its name.
     private var added: (index: Int, thread: Int)?
     private var lines = ""
 

@@ -2,9 +2,9 @@ import Glibc
 
 /// A file that is written from start to end through a buffer.
 ///
-/// The format may require a closing text. It is written after each part, and the next part overwrites it. The file is therefore valid at
+/// The format may require a closing text. `flush` writes it after each part, and the next part overwrites it. The file is therefore valid at
 /// any time, even if the process is killed. A file that cannot be written at a position, such as a pipe, gets the closing text at the end.
-/// Instead of a file, it can be memory.
+/// The output may also be kept in memory.
 @safe final class OutputFile {
     // Safety: `count` is at most the buffer's capacity, and the buffer lives as long as this object.
     private static let capacity = 1 << 18
@@ -111,7 +111,7 @@ import Glibc
         length = max(length, minimum)
         var rest = number
         var index = count + length
-        // Two digits need one division by 100, which takes longer than the two of small numbers by 10.
+        // Each pair of digits needs only one long division, by 100. The divisions of a pair by 10 are short.
         while index > count + 1 {
             let pair = UInt8(truncatingIfNeeded: rest % 100)
             rest /= 100

@@ -59,7 +59,7 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         self.traceFile = traceFile
         trace = traceFile.map { TraceWriter($0, title: "opscript \(options.title)") }
         writer = options.logLevel.map { LogWriter($0) }
-        // The files that are written at the end need all of the run.
+        // The graph and the report are written at the end and need the whole run.
         log = RunLog(
             title: options.title, from: start, keepsAll: graph != nil || reportFile != nil,
             observers: ([trace, writer] as [(any RunObserver)?]).compactMap { $0 })

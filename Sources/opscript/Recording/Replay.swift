@@ -6,9 +6,9 @@
 /// down. While an operation was blocked, another thread could take its place, so it needs a worker only for the rest of its time. An
 /// operation that ran on a cluster needs a slot of the cluster in place of a worker. The number of slots is that of the run.
 ///
-/// `ReplayTests` compares the estimate with `Engine.Simulation`. The command does not use that engine here, because it knows neither times
-/// nor a number of workers. All of this file but the ready lists would remain. A report may also be written inside `exit` on a worker, in
-/// the middle of an operation of another engine.
+/// `ReplayTests` compares the estimate with `Engine.Simulation`. The command does not use that engine here, because the engine knows neither
+/// times nor a number of workers, so it would only replace the ready lists. `exit` on a worker may also write a report, in the middle of an
+/// operation of another engine.
 struct Replay {
     /// An operation. Times are nanoseconds.
     struct Task {
@@ -82,7 +82,7 @@ struct Replay {
         self.tasks = tasks
         self.free = free
         queues = maxima.map { Queue(room: $0 ?? .max) }
-        // Being added counts as one.
+        // The addition of the task counts as one more dependency.
         missing = tasks.map { $0.dependencies.count + 1 }
         dependents = [[Int32]](repeating: [], count: tasks.count)
         created = dependents
@@ -127,7 +127,7 @@ struct Replay {
         moments.insert(Moment(time: time, order: order, task: task, event: event))
     }
 
-    /// Counts the unfinished things that a task waits for.
+    /// Counts one dependency of a task as done. After the last one, the task is ready.
     private mutating func release(_ task: Int) {
         missing[task] -= 1
         if missing[task] > 0 { return }

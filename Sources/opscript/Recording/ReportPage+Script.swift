@@ -27,7 +27,7 @@ extension ReportPage {
 
         // The run -------------------------------------------------------------------------------------------------------------
 
-        // The data that are shown, the number of operations in them, and that of all: a long run that goes on shows only its latest part.
+        // The data that are shown, their number of operations, and the number of all: the page of a long run shows only its latest part.
         // `failuresOf` has the errors of the attempts of operations that were tried again.
         let data, total = 0, addedCount = 0, texts, errors, queues, threads, threadNames, failuresOf;
         // The members of each group, and the numbers of the groups whose members the table does not show.
@@ -52,7 +52,7 @@ extension ReportPage {
           });
           failuresOf = new Map();
           for (const attempt of data.attempts) failuresOf.set(attempt[0], [...(failuresOf.get(attempt[0]) ?? []), attempt[4]]);
-          // The first failure is selected until somebody selects another operation.
+          // The first failure is selected until the user selects another operation.
           selected = -1;
           for (let i = 0; i < total && selected < 0; i++) if (chosen < 0 ? data.outcome[i] === 1 : number(i) === chosen) selected = i;
           summarize();
@@ -124,14 +124,14 @@ extension ReportPage {
         const canvas = $("timeline"), tip = $("tip"), axisHeight = 22, tallestCanvas = 16000;
         const labelFont = "12px system-ui, sans-serif";
         let labelWidth = 90;
-        // Without reds, which are for failures.
+        // Leaves out red hues, which mark failures.
         const hue = queue => 60 + (queue * 103 + 140) % 260;
         const dark = matchMedia("(prefers-color-scheme: dark)");
         const colour = queue => `hsl(${hue(queue)} 50% ${dark.matches ? 45 : 65}%)`;
         // The visible part begins at `from` and is `span` long. The whole timeline begins at `origin`.
         let tracks, rowHeight, inset, origin = 0, from = 0, span = 1, drag = null, frame = 0;
         function arrangeTracks(isAll) {
-          // Blocked threads are replaced, so there may be thousands.
+          // Blocked threads are replaced, so a run may have thousands of threads.
           rowHeight = Math.max(1, Math.min(22, Math.floor(tallestCanvas / Math.max(1, threads.length))));
           inset = rowHeight < 12 ? 0 : 3;
           tracks = threads.map(() => []);
@@ -177,7 +177,7 @@ extension ReportPage {
           tracks.forEach((track, row) => {
             const top = row * rowHeight;
             let edge = -1;
-            // One that began earlier may reach into view; a thread runs few operations inside others.
+            // An operation that began earlier may reach into view. A thread runs few operations inside one another, so 8 are enough.
             for (let k = Math.max(0, after(track, from) - 8); k < track.length && track[k].begin <= from + span; k++) {
               const { i, begin, left: end, failed } = track[k], right = Math.min(width, place(end));
               const left = Math.max(labelWidth, place(begin));

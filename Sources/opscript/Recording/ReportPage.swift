@@ -1,7 +1,7 @@
 /// The page that `--report` writes and `--status` serves.
 ///
-/// The page of a report contains the data of the run. The page of the status server gets them from that server each second. It loads
-/// nothing else: its policy forbids that. `ReportPage.style` and `ReportPage.script` are in files of their own.
+/// The page of a report contains the data of the run. The page of the status server gets them from that server each second. The pages load
+/// nothing else: their policy forbids that. `ReportPage.style` and `ReportPage.script` are in files of their own.
 enum ReportPage {
     /// Writes the page of a run that has ended.
     static func write(_ data: RunData) {

@@ -1,7 +1,7 @@
 import OpEngine
 import Reports
 
-/// The data of a run as JSON, for the page of `ReportPage`: those of a whole run, or of the latest part of a run that has not ended.
+/// The data of a whole run, or of the latest part of a run that has not ended, as JSON for the page of `ReportPage`.
 ///
 /// All texts of the run are in the JSON, in which `<` is escaped. The page's script puts them into text nodes only.
 struct RunData {
@@ -92,7 +92,7 @@ struct RunData {
         file.append("}")
     }
 
-    /// The group whose members are in a queue, for each queue; nil if it is none of a group's, or the group is not in the log.
+    /// For each queue, the index of the group whose members are in it; nil if the queue has no group, or the group is not in the log.
     private var groups: [Int?] {
         var groups = [Int?](repeating: nil, count: log.queues.count)
         for (index, operation) in log.operations.enumerated() { if let members = operation.members { groups[members] = index } }
@@ -123,7 +123,7 @@ struct RunData {
                 queue: operation.queue, added: operation.added - (isByCreator ? creator?.started ?? 0 : 0),
                 creator: isByCreator ? operation.creator.map { Int($0) } : nil, isElsewhere: isElsewhere)
         }
-        // The pauses between attempts are part of the time; a worker is needed without them.
+        // The run time includes the pauses between attempts. The task needs a worker only during the attempts.
         for attempt in log.attempts where log.isWorker(attempt.thread) || attempt.thread >= RunLog.firstSlotThread {
             tasks[Int(attempt.operation)].workerTime += attempt.busyTime
         }

@@ -1,10 +1,10 @@
 import OpEngine
 
-/// The known facts of a run. A log that keeps all of them is for the files that are written at the end. Other logs keep the latest part of the run,
-/// and all unfinished operations.
+/// The known facts of a run. A log keeps all of them if files are written at the end. Otherwise it keeps the latest part of the run, and all
+/// unfinished operations.
 ///
-/// A log turns the records of the engine into states of operations. `observers` write during the run. Takes about 200 bytes for each
-/// operation. Equal names and lines are stored once.
+/// A log turns the records of the engine into states of operations. `observers` write during the run. An operation takes about 200 bytes.
+/// Equal names and lines are stored once.
 final class RunLog: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because one thread at a time uses a log. Another thread gets a log of its own from `latest`. The
     // variables that change with each record need no exclusivity checks, because observers only read.
@@ -46,7 +46,7 @@ final class RunLog: @unchecked Sendable {
         }
     }
 
-    /// An attempt of an operation that was tried again. The operation has the last one.
+    /// A failed attempt of an operation that was tried again. `RunOperation` has the last attempt.
     struct Attempt {
         var operation: Int32
         let thread: Int
@@ -62,11 +62,11 @@ final class RunLog: @unchecked Sendable {
         let name: String
         /// Whether it is a thread of the engine's pool.
         let isWorker: Bool
-        /// Its place in each list of all threads.
+        /// Its place in the order of all threads.
         let position: Int
         /// The operations that a worker runs, each inside a wait of the one before.
         fileprivate var running: [Int] = []
-        /// Since when the last of them has been blocked; 0 if it is not.
+        /// The time at which the last of them was blocked; 0 if it is not blocked.
         fileprivate var blocked: UInt64 = 0
 
         fileprivate init(number: Int, worker: Int? = nil, isMain: Bool = false) {
@@ -190,7 +190,7 @@ final class RunLog: @unchecked Sendable {
         case .added(let queue, let creator, _, let isReady): add(number, to: queue, by: creator, isReady: isReady)
         case _ where index < 0: break
         case .name(let name):
-            // A search for an equal name takes longer than a trace takes to write an operation, so only a log that keeps all does it.
+            // A search for an equal name takes longer than a trace takes to write an operation, so only a log that keeps all searches.
             operations[index].name = name.isEmpty ? nil : keepsAll ? texts.index(of: name) : texts.append(JSONText(name))
         case .error(let text): operations[index].error = errors.index(of: text)
         case .dependency(let other):
@@ -408,7 +408,7 @@ final class RunLog: @unchecked Sendable {
 
     // MARK: Forgetting
 
-    /// The number of finished operations that a part of a log has at most, and how many failed and unfinished ones besides.
+    /// The most finished operations that a part of a log has, and the most failed and unfinished operations that it has besides.
     private static let latestCount = 2000, failureCount = 200, unfinishedCount = 1000
 
     /// Forgets the oldest finished operations that do not exist any more. Does so only when there are many of them, so that the cost of each one is
@@ -424,8 +424,8 @@ final class RunLog: @unchecked Sendable {
         mostOperations = 2 * (operations.count + RunLog.latestCount)
     }
 
-    /// A log of the latest finished and failed operations, and of those that come next, for another thread. It ends at `time`, by the clock of
-    /// the records.
+    /// A log of the latest finished and failed operations, and of the first unfinished ones, for another thread. It ends at `time`, by the clock
+    /// of the records.
     func latest(at time: UInt64) -> RunLog {
         let part = RunLog(title: title, from: start)
         part.workerCount = workerCount

@@ -23,7 +23,7 @@ struct RunOperation {
     var ready: UInt64
     /// The number of the last attempt that began.
     var attempt = 0
-    /// When it began.
+    /// When that attempt began.
     var started: UInt64 = 0
     /// The time from the beginning of the first attempt to that of the last.
     var earlierTime: UInt64 = 0
@@ -36,7 +36,7 @@ struct RunOperation {
     /// The part of the time from `ready` to `started` in which the queue was suspended, or had as many operations as it may run.
     var suspendedTime: UInt64 = 0
     var maximumTime: UInt64 = 0
-    /// The time from when a thread began to send it to a cluster to when a worker there began with it.
+    /// The time from the start on the thread that sent it to a cluster until the start at a worker there.
     var clusterTime: UInt64 = 0
     /// When the queue's last suspension before the start ended.
     var resumed: UInt64 = 0
@@ -51,7 +51,7 @@ struct RunOperation {
     var leftThread: UInt64 { returned > 0 ? returned : finished }
     /// The time that the operation was on its thread.
     var threadTime: UInt64 { hasStarted ? leftThread - started : 0 }
-    /// The part of that time in which no other thread could take its place.
+    /// The part of `threadTime` in which no other thread could take its place.
     var busyTime: UInt64 { threadTime - blockedTime }
     /// The time from the start to the end.
     var runTime: UInt64 { hasStarted ? finished - started : 0 }

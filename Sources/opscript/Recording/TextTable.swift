@@ -19,7 +19,7 @@ struct TextTable {
         return Int32(all.count - 1)
     }
 
-    /// The texts of a table that are still used, moved to this one as they are asked for.
+    /// Moves the texts of a table that are still used to a new one. `index(of:)` moves a text when it is first asked for.
     struct Move {
         private let former: TextTable
         private var moved: [Int32]

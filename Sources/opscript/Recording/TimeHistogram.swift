@@ -1,4 +1,4 @@
-/// How many of some times, in nanoseconds, are at most as long as each of some limits.
+/// Counts times, in nanoseconds: for each limit, the number of times that are at most as long.
 struct TimeHistogram {
     /// The limits, as text in seconds and in nanoseconds.
     static let limits: [(text: StaticString, nanoseconds: UInt64)] = [

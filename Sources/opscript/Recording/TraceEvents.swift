@@ -161,7 +161,7 @@ struct TraceEvents {
         file.append("asynchronous\"}")
     }
 
-    /// Begins one end of such a time, up to the opening quote of its name.
+    /// Begins the event of one end of a time without a thread, up to the opening quote of its name.
     @inline(__always)
     private func beginHalf(_ phase: StaticString, of operation: borrowing RunOperation, at time: UInt64) {
         begin(phase, track: 0, at: time)
@@ -180,7 +180,7 @@ struct TraceEvents {
         file.append(",\"bp\":\"e\"}")
     }
 
-    /// An arrow from where an operation was sent to where it ran.
+    /// An arrow from the thread that has sent an operation to the slot that ran it.
     func writeFlow(_ number: Int, ofSent sent: borrowing RunOperation, to operation: borrowing RunOperation) {
         beginFlow("s", "send", number, track: sent.thread + 1, at: sent.started)
         file.append("}")

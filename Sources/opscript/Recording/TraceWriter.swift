@@ -6,11 +6,10 @@ import OpEngine
 final class TraceWriter: RunObserver {
     /// The shortest time between two samples of the counters.
     private static let counterInterval: UInt64 = 100_000
-    /// The track of the first program. Threads and the slots of a cluster have the tracks before it: the number that an operation has for
-    /// them, and one more.
+    /// The track of the first program. The tracks before it are those of threads and of the slots of a cluster: `RunOperation.thread` plus 1.
     private static let firstProgramTrack = 2_000_000
 
-    /// A group: whether its box has a name, and whether each row below its own has a member now.
+    /// The box of a group: whether it has a name, and which rows below the group's own row have a member now.
     private struct Box {
         var isAnnounced = false
         var rows: [Bool] = []
@@ -27,7 +26,7 @@ final class TraceWriter: RunObserver {
     private var boxes: [Int: Box] = [:]
     /// The row of each member that runs in the box of its group, by the number of the operation.
     private var rows: [Int: Int] = [:]
-    /// The track of each program that runs, by its number, and whether a program is on the track with an index.
+    /// The track of each program that runs, by the program's number; and for each track of programs, whether a program is on it.
     private var tracks: [Int: Int] = [:]
     private var programTracks: [Bool] = []
     private var flow = 0
@@ -138,7 +137,7 @@ final class TraceWriter: RunObserver {
         rows[operation.serial] = row
     }
 
-    /// Shows an operation that has ended, or whose attempt has, in the box of its group, and a group as the first row of its own.
+    /// Shows an operation whose attempt has ended in the box of its group. Shows a group as the first row of its own box.
     private func writeBoxes(of operation: RunOperation, in log: RunLog) {
         if let members = operation.members {
             announceBox(of: members, log.label(of: operation))

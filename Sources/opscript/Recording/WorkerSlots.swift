@@ -20,8 +20,8 @@ struct WorkerSlots: Sendable {
         var slots: [Int] = []
     }
 
-    /// By how much times of one worker may seem to overlap, in nanoseconds, because its clock is estimated: at first badly, if the first
-    /// messages were slow.
+    /// Times of one worker may seem to overlap by so many nanoseconds, because its clock is estimated: badly at first, if the first messages
+    /// were slow.
     private static let slack: UInt64 = 1_000_000_000
 
     private(set) var all: [Slot] = []
@@ -37,8 +37,8 @@ struct WorkerSlots: Sendable {
     ///
     /// - Parameters:
     ///   - slotCount: the number of operations that the worker runs at once; 0 if that is unknown.
-    ///   - now: when the operation was back.
-    /// - Returns: the index of the slot, and the operation's time there. It is moved to a later one if the operation
+    ///   - now: when the operation's outcome arrived.
+    /// - Returns: the index of the slot, and the operation's time there, which begins later than `began` if the operation
     ///   before had not ended by then.
     mutating func place(
         on worker: String, slotCount: Int, from began: UInt64, to ended: UInt64, at now: UInt64
@@ -50,7 +50,7 @@ struct WorkerSlots: Sendable {
         }
         workers[index].slotCount = max(workers[index].slotCount, slotCount)
         let slots = workers[index].slots
-        // The one that has been free for the shortest time: so no more slots are needed than operations ran at once.
+        // The slot that has been free for the shortest time is taken, so no more slots are needed than operations ran at once.
         let free = slots.filter { all[$0].end <= began }.max { all[$0].end < all[$1].end }
         let isFull = workers[index].slotCount > 0 && slots.count >= workers[index].slotCount
         let next = isFull ? slots.min { all[$0].end < all[$1].end } : nil

@@ -3,7 +3,7 @@ import LuaBindings
 
 /// The metrics that the status page serves at `/metrics`, in the text format of Prometheus.
 struct Metrics {
-    /// The most queues that are listed: those with the most operations.
+    /// At most so many queues are listed: those with the most operations.
     private static let queueCount = 100
 
     /// A log that has not been finished.

@@ -1,6 +1,6 @@
 import CHTTP
 
-/// Where the status page is served: a numeric address and a port.
+/// The numeric address and the port at which the status page is served.
 struct StatusAddress {
     let host: String
     /// 0 for a free port.
@@ -34,8 +34,8 @@ struct StatusAddress {
         "http://\(host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host):\(port)/?token=\(token)"
     }
 
-    /// Whether a request was sent to an address and not to a name. A page from elsewhere whose name was made to lead here (DNS rebinding)
-    /// sends its name.
+    /// Whether a request was sent to an address and not to a name. A foreign page whose name now resolves to this machine (DNS rebinding) sends
+    /// that name.
     static func isHarmless(hostHeader: String) -> Bool {
         var host = split(hostHeader)?.host ?? hostHeader
         if host.hasPrefix("["), host.hasSuffix("]") { host = String(host.dropFirst().dropLast()) }

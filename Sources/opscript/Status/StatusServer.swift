@@ -6,15 +6,15 @@ import Synchronization
 
 /// Serves the page about a run during the run, and metrics. Its thread sleeps unless a client asks.
 ///
-/// The recorder's thread passes on a part of its log when a client waits for it, once a second for those that have the page open. Everything
-/// else happens on the server's thread, which waits for no client.
+/// The recorder's thread passes on a part of its log when a client waits for one: once a second while a page is open. The server's thread does
+/// all other work, and waits for no client.
 @safe final class StatusServer: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because only the server's thread uses `metrics`, and `server` apart from waking it. `start` sets `server`
     // before the thread starts, and `finish` uses it after its end. The recorder's thread reads `server` once it has seen that `isAwaited` is
     // set, which the server's thread does. The rest is constant or has locks.
 
     private static let interval = Duration.seconds(1)
-    /// How long the end of the command waits for open pages to get the end of the run.
+    /// The end of the command waits at most so long until open pages have the end of the run.
     private static let lastMilliseconds: Int32 = 100
 
     private let address: StatusAddress
@@ -42,7 +42,7 @@ import Synchronization
         }
     }
 
-    /// Begins to serve, and says where. Returns false if the system refuses.
+    /// Begins to serve, and prints the address. Returns false if the system refuses.
     func start(_ monitor: RunMonitor) -> Bool {
         // Safety: the callback gets this object only from `ch_run`, which only a method of this object calls.
         let context = unsafe Unmanaged.passUnretained(self).toOpaque()
@@ -73,7 +73,7 @@ import Synchronization
     /// Whether a client waits for a part of the log.
     var isAsked: Bool { isAwaited.load(ordering: .acquiring) }
 
-    /// Passes on the latest part of the log. Call once with the last one, after the recorder has stopped, and then `finish`.
+    /// Passes on the latest part of the log. Call it once with the last part, after the recorder has stopped, and then call `finish`.
     func pass(_ part: RunLog, isLast: Bool) {
         guard unsafe server != nil else { return }
         isAwaited.store(false, ordering: .relaxed)
@@ -99,7 +99,7 @@ import Synchronization
             let demand = unsafe ch_current_demand(server)
             let now = ContinuousClock.now
             if demand.is_urgent || (demand.streams > 0 && now >= next) { isAwaited.store(true, ordering: .releasing) }
-            // Once asked, the recorder's thread ends the waiting.
+            // Once it is asked, the recorder's thread wakes this one.
             let isWaiting = isAsked || demand.streams == 0
             unsafe ch_run(server, isWaiting ? -1 : Int32((next - now) / .milliseconds(1)) + 1)
             let part = passed.withLock { passed in
