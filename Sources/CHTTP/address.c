@@ -13,7 +13,7 @@ typedef union address {
     struct sockaddr_in6 v6;
 } address;
 
-// Returns the size of the parsed address; 0 if the text is none.
+// Returns the size of the parsed address; 0 if the text is no address.
 static socklen_t parse(const char *text, address *parsed) {
     *parsed = (address){0};
     if (inet_pton(AF_INET, text, &parsed->v4.sin_addr) == 1) {
@@ -43,7 +43,7 @@ int ch_listen(const char *text, int port) {
     address parsed;
     socklen_t size = parse(text, &parsed);
     if (size == 0) return -EINVAL;
-    // The port is at the same place in both.
+    // Both kinds of address have the port at the same place.
     parsed.v4.sin_port = htons((uint16_t)port);
     int listener = socket(parsed.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (listener < 0) return -errno;

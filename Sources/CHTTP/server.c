@@ -23,7 +23,7 @@ struct ch_request {
     const char *method, *path;
     ch_request *next, **link; // the list of requests
     bool is_stream, is_suspended, has_waited, is_answered;
-    // Of a stream: the message that is being sent, the number of its bytes that were sent, and the number of the last message that was
+    // The fields of a stream: the message in transfer, the count of its bytes that were sent, and the number of the last message that was
     // begun.
     message *sending;
     size_t sent;
@@ -74,7 +74,7 @@ static enum MHD_Result handle(
         if (request->next != NULL) request->next->link = &request->next;
         server->requests = *state = request;
     }
-    // Asked at once, before a body is read: no request that gets more than an error has one.
+    // The host answers before the library reads a body: only GET gets more than an error, and it has no body.
     if (!request->is_answered) server->answer(server->context, request);
     return request->is_answered || request->is_suspended ? MHD_YES : MHD_NO;
 }
@@ -118,7 +118,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
 
 // MARK: the server
 
-// The library sends with MSG_NOSIGNAL, except the bytes of files, which no response here has. A client that is gone raises no SIGPIPE.
+// A client that is gone raises no SIGPIPE: the library sends with MSG_NOSIGNAL all but the bytes of files, which no response here has.
 ch_server *ch_start(int listener, ch_answer answer, void *context) {
     ch_server *server = calloc(1, sizeof *server);
     int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -199,7 +199,7 @@ static void send_response(ch_request *request, unsigned status, const char *type
     MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED) MHD_add_response_header(response, "Allow", "GET");
-    // Without an answer, the connection is closed.
+    // `handle` closes the connection of a request without an answer.
     request->is_answered = MHD_queue_response(request->connection, status, response) == MHD_YES;
     MHD_destroy_response(response);
 }

@@ -1,5 +1,5 @@
-// Debian's libmicrohttpd can speak TLS, so its archive refers to GnuTLS. Loading that would take longer than the command's whole start, and
-// the server never uses it. These stand in for its functions. None but `gnutls_global_init` and `gnutls_global_deinit` is ever called.
+// Debian's libmicrohttpd can speak TLS, so its archive refers to GnuTLS. Loading GnuTLS would take longer than the command's whole start, and
+// the server never uses it. These functions stand in for GnuTLS's. Only `gnutls_global_init` and `gnutls_global_deinit` are ever called.
 #include <stdlib.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))

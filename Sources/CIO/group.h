@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/// Whether the group has a member that has not ended. True if `/proc` does not tell. Takes some microseconds for each process of the system.
+/// Whether the group has a member that has not ended. True if `/proc` shows no process. Takes some microseconds for each process of the system.
 bool group_lives(pid_t group);
 
 #endif

@@ -28,8 +28,8 @@ struct cio_loop {
     uv_async_t wake;
     cio_timer *timers;
     cio_process *processes;
-    sem_t none_left;   // counts up when a thread waits for that, and no process is left
-    bool is_awaited;   // a thread waits
+    sem_t none_left;   // posted when a thread waits and no process is left
+    bool is_awaited;   // a thread waits until no process is left
     bool is_ending;    // processes are being ended
     bool is_stopping;  // timers are cancelled as well
 };

@@ -104,7 +104,7 @@ static void report(cio_process *process) {
     process->ended.release(process->ended.context);
 }
 
-// Removes the process, once it has reported and its group needs no ending any more.
+// Removes a process that has reported, and whose group has ended or need not be ended.
 static void leave(cio_process *process) {
     cio_loop *loop = process->loop;
     pthread_mutex_lock(&process->lock);
@@ -134,7 +134,7 @@ static void on_tick(uv_timer_t *timer) {
     uint64_t now = uv_now(&process->loop->uv);
     bool is_group_gone = process->is_reaped && kill(-process->pid, 0) != 0 && errno == ESRCH;
     if (process->is_reaped && !is_group_gone && now >= process->scan_at) {
-        // The process that inherits the dead members may never reap them.
+        // The dead members of the group count until their new parent reaps them, which it may never do.
         is_group_gone = !group_lives(process->pid);
         uv_update_time(&process->loop->uv);
         process->scan_at = uv_now(&process->loop->uv) + SCAN_PAUSE * (uv_now(&process->loop->uv) - now + 1);

@@ -125,7 +125,7 @@ int watch_child(pid_t pid, int *pidfd) {
     return error;
 }
 
-// Returns an errno. glibc's posix_spawn does not copy the caller's memory, and returns once the program has started or failed to.
+// Returns 0 or an errno. glibc's posix_spawn does not copy the caller's memory, and returns once the program has started or failed to.
 static int spawn_with(const cio_program *program, char **environment, const opened *opened, pid_t *pid) {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -151,7 +151,7 @@ static int spawn_with(const cio_program *program, char **environment, const open
     return error;
 }
 
-// Returns an errno.
+// Returns 0 or an errno.
 static int start(const cio_program *program, child *child, opened *opened, cio_start_error *error) {
     if (!open_all(program, child, opened, error)) return errno;
     char **environment = changed_environment(program->environment);

@@ -20,10 +20,10 @@ typedef struct child {
 bool spawn(const cio_program *program, child *child, cio_start_error *error);
 
 /// Attributes of a child in a process group of its own, with no signal blocked, and with the default effect for the signals of `reset`. Destroy
-/// them with posix_spawnattr_destroy. Returns an errno.
+/// them with posix_spawnattr_destroy. Returns 0 or an errno.
 int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes);
 
-/// Opens a pidfd for a new child; kills the child's group if the process has no descriptor left. Returns an errno.
+/// Opens a pidfd for a new child; kills the child's group if this process has no descriptor left. Returns 0 or an errno.
 int watch_child(pid_t pid, int *pidfd);
 
 void close_descriptor(int *descriptor);

@@ -31,7 +31,7 @@ static int spawn_worker(const char *const *arguments, bool is_silent, const int 
     if (error != 0) return error;
     sigset_t all;
     sigfillset(&all);
-    // In a group of its own, so that Ctrl-C reaches the host only.
+    // The worker is in a group of its own, so Ctrl-C reaches the host only.
     error = child_attributes(&all, &attributes);
     if (error == 0) {
         if (is_silent) {

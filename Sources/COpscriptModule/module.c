@@ -16,7 +16,7 @@ int luaopen_opscript(lua_State *L) {
     return opscript_module_open(L, is_interpreter) == LUA_OK ? 1 : lua_error(L);
 }
 
-// In glibc, `exit` in such a function continues with the remaining ones.
+// A function that `on_exit` has registered may call `exit` in glibc: the process then continues with the remaining functions.
 static void change_status(int status, void *unused) {
     (void)unused;
     if (status == 0) exit(1);

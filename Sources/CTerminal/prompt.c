@@ -126,7 +126,7 @@ static void look_at_notice(void) {
     }
 }
 
-// One byte at a time, because the bytes after the line may be for the script.
+// Reads one byte at a time, because the bytes after the line may be for the script.
 static int read_byte(unsigned char *byte) {
     ssize_t count = read(STDIN_FILENO, byte, 1);
     return count == 1 ? 1 : count < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : -1;

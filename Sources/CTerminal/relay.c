@@ -38,7 +38,7 @@ atomic_bool ct_was_resized, ct_was_continued, ct_changes_modes;
 // Guarded by `lock`.
 static enum { NOTHING, PROMPT, STATUS } bottom;
 static bool is_visible;
-static int rows_above;             // of the cursor, in the prompt
+static int rows_above;             // rows of the prompt above the cursor
 static char status[4096];
 static size_t status_count;
 static bool at_row_start = true;
@@ -422,7 +422,7 @@ void ct_relay_end(void) {
     synchronize(1000);  // for threads that wrote at the same time
     if (!atomic_exchange(&is_active, false)) return;
     signal_event(stop_pump);
-    // The exiting thread may be inside the prompt, with the lock held.
+    // The exiting thread may be inside the prompt and hold the lock, for which the pump then waits.
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += 1;

@@ -26,7 +26,7 @@ void ct_clear_notice(void);
 
 // With the lock held:
 
-/// Tells that the prompt is drawn, with the cursor `rows` rows below its first row.
+/// Says that the prompt is drawn, with the cursor `rows` rows below its first row.
 void ct_bottom_is_prompt(int rows);
 bool ct_bottom_is_visible(void);
 /// Erases the prompt or the status at the bottom.

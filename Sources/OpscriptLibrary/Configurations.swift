@@ -5,7 +5,7 @@ import LuaBindings
 // Safety: the header says that one thread at a time uses a configuration.
 final class ConfigurationObject: @unchecked Sendable {
     private var settings = Runtime.Configuration()
-    /// The settings of the store, which it has also without a folder, so that they can be made in any order.
+    /// The settings of the store. They are kept even without a folder, so that a program may make them in any order.
     private var store = Runtime.Store(directory: "")
     /// The first setting that was refused. `opscript_runtime_new` reports it.
     private var refusal: Misuse?
@@ -70,7 +70,7 @@ public func setOperationMemoryLimit(_ configuration: OpaquePointer?, _ bytes: In
     change(configuration) { $0.operationMemoryLimit = limit(bytes) }
 }
 
-/// More than half of the address space is no limit either.
+/// A size_t of more than half of the address space, which is negative here, is no limit either.
 private func limit(_ bytes: Int) -> Int? { bytes > 0 ? bytes : nil }
 
 /// `opscript_configuration_set_worker_processes`

@@ -10,7 +10,7 @@ public func drain(
     _ runtime: OpaquePointer?, _ limit: Int, _ seconds: Double, _ more: UnsafeMutablePointer<Bool>?, _ error: ErrorPlace?
 ) -> Bool {
     entering(runtime, "opscript_drain", error) { runtime in
-        // A limit beyond the greatest Int is none.
+        // A size_t beyond the greatest Int, which is negative here, is no limit.
         let isLeft = try runtime.drain(limit: limit > 0 ? limit : nil, for: try duration(seconds, "the time"))
         more?.pointee = isLeft
     }.isDone

@@ -116,7 +116,7 @@ extension OperationError {
     }
 }
 
-/// Where a caller in C wants an error.
+/// The variable for an error that a caller in C passes; NULL if the caller wants none.
 public typealias ErrorPlace = UnsafeMutablePointer<OpaquePointer?>
 
 /// Calls `body`. If it throws, makes an error for C and returns nil.

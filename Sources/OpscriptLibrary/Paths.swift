@@ -36,7 +36,7 @@ struct PathError: Error {
 }
 
 extension opscript_type {
-    /// With its article.
+    /// The name of the type, with its article.
     fileprivate var named: String {
         switch self {
         case OPSCRIPT_NIL: "nil"

@@ -13,7 +13,7 @@ final class CText: Sendable {
         bytes[count] = 0
     }
 
-    /// A text for readers that stop at a zero.
+    /// Shows each zero in the text as `\0`, because C would stop reading there.
     convenience init(shown text: String) {
         self.init(
             Array(

@@ -1,7 +1,7 @@
 import COpscript
 import LuaBindings
 
-/// A pointer of the program, and how it is released: with the last closure that has this object.
+/// A pointer of the program. `destroy` releases it with the last closure that has this object.
 // Safety: the header says that callbacks and destructors may be called on any thread.
 final class UserData: @unchecked Sendable {
     let pointer: UnsafeMutableRawPointer?

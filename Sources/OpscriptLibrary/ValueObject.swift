@@ -99,13 +99,13 @@ final class ValueObject: @unchecked Sendable {
 }
 
 extension LuaValue {
-    /// As Lua has it as a key: a float with an integral value is an integer.
+    /// The value as a key of a Lua table: a float with an integral value becomes an integer.
     fileprivate var asKey: LuaValue {
         if case .number(let number) = self, let integer = Int(exactly: number) { return .integer(integer) }
         return self
     }
 
-    /// The same; nil for a value that cannot be a key.
+    /// The value as a key; nil if it cannot be one.
     fileprivate var asPossibleKey: LuaValue? {
         switch self {
         case .nil, .other: nil

@@ -44,7 +44,7 @@ enum Interpreter {
         Glibc.exit(status)
     }
 
-    /// The interpreter no longer handles Ctrl-C at its end. If the default effect would end the process, it must end the programs, too.
+    /// An interpreter that ends does not handle Ctrl-C. If Ctrl-C would end the process, the runtime catches it, so that the programs end, too.
     private static func catchInterrupts(of runtime: Runtime) -> Bool {
         var action = sigaction()
         guard unsafe sigaction(SIGINT, nil, &action) == 0, unsafe action.__sigaction_handler.sa_handler == nil else { return false }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// The environment variables that the command and the module for `lua5.4` heed. The command reads its own ones through it as well.
+/// The environment variables that the command and the module for `lua5.4` heed. The command reads its other variables here as well.
 package enum Environment {
     /// The value of a variable; nil if it is not set.
     package static func value(_ name: String) -> String? {

@@ -1,4 +1,4 @@
-// A small HTTP server by libmicrohttpd, some of whose functions are variadic and cannot be called from Swift.
+// A small HTTP server on libmicrohttpd. Swift cannot call that library's variadic functions.
 //
 // The server has no thread. The host calls `ch_run` in a loop. This call reads requests, has the host answer them, and writes answers as
 // far as the sockets take them. So a client that does not read delays no other. All functions except `ch_wake` are for that one thread.
@@ -32,7 +32,7 @@ int ch_port(int listener);
 /// closed.
 ch_server *ch_start(int listener, ch_answer answer, void *context);
 
-/// Waits for an event, at most so many milliseconds (-1: any time), and handles it.
+/// Waits for an event, at most so many milliseconds (-1: no limit), and handles it.
 void ch_run(ch_server *server, int milliseconds);
 
 /// Makes `ch_run` return. From any thread, until `ch_free`.
@@ -56,7 +56,7 @@ const char *ch_argument(const ch_request *request, const char *name);
 /// Answers with a status and a copy of the bytes.
 void ch_reply(ch_request *request, unsigned status, const char *type, const void *bytes, size_t count);
 
-/// Leaves the request unanswered until `ch_resume`. The host is then asked again.
+/// Leaves the request unanswered until `ch_resume`, which asks the host again.
 void ch_wait(ch_request *request);
 
 /// Whether the host has called `ch_wait` for this request.
@@ -80,7 +80,7 @@ ch_demand ch_current_demand(const ch_server *server);
 /// Sends a copy of the bytes, which are whole events, to all streams.
 void ch_publish(ch_server *server, const void *bytes, size_t count);
 
-/// Has the host asked again about all requests that wait.
+/// Makes the server ask the host again about all requests that wait.
 void ch_resume(ch_server *server);
 
 #endif

@@ -76,7 +76,7 @@ typedef struct cio_start_error {
 } cio_start_error;
 
 /// Starts a program in a process group of its own, with default signals and only the standard descriptors. Calls `ended` once the program
-/// has ended and its captured output is closed everywhere. Returns NULL, and releases `ended` at once, if the program cannot be started.
+/// has ended and no process has its captured output open. Returns NULL, and releases `ended` at once, if the program cannot be started.
 cio_process *cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_start_error *error);
 
 /// Ends the process group with SIGTERM, and after `CIO_GRACE` nanoseconds with SIGKILL. `ended` is called as usual.
@@ -115,12 +115,13 @@ typedef struct cio_worker {
     int control;  // for packets
 } cio_worker;
 
-/// Starts a program, which is looked for in PATH if its name has no slash, on the calling thread. It has the standard descriptors of this process,
-/// or only that of errors if it `is_silent`, and no others. Returns 0 or an errno; then `worker` is meaningless. `arguments` ends with NULL.
+/// Starts a program on the calling thread, and looks for it in PATH if its name has no slash. Besides its sockets, the program has only the
+/// standard descriptors of this process; with `is_silent`, 0 and 1 are `/dev/null`. `arguments` ends with NULL. Returns 0 or an errno; after an
+/// errno, `worker` is meaningless.
 int cio_start_worker(const char *const *arguments, bool is_silent, cio_worker *worker);
 
-/// How a worker process has ended: its exit status, or -1 and the number of a signal. -1 and 0 if the system has forgotten it, because this program
-/// ignores SIGCHLD, or waits for all its children.
+/// How a worker process has ended: its exit status, or -1 and the number of a signal. -1 and 0 if the system has forgotten the end, because this
+/// program ignores SIGCHLD, or waits for all its children.
 typedef struct cio_end {
     int status, signal_number;
 } cio_end;
@@ -131,7 +132,7 @@ void cio_kill_worker(int pidfd);
 /// Whether a worker process has ended. One system call.
 bool cio_worker_has_ended(int pidfd);
 
-/// Waits for the end of a worker process, at most so long; then kills it, and waits for that. Returns whether it has ended by itself. Closes
+/// Waits until a worker process ends, at most so long; then kills the process, and waits again. Returns whether it has ended by itself. Closes
 /// the descriptor.
 bool cio_await_worker(int pidfd, int milliseconds, cio_end *end);
 

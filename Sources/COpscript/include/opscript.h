@@ -16,10 +16,10 @@
    belongs to the caller, who frees it with the function for its type. Arguments stay the caller's: a function that keeps one copies it.
    Objects may be freed in any order, the runtime first or last. Freeing NULL does nothing.
 
-   Errors. A function with the parameter `error` returns NULL or false when it fails. If `error` is not NULL, it then points to a new error,
-   and is not written to otherwise. A call that a caller should not make, such as one with NULL where an object is needed, is an error of the
-   kind OPSCRIPT_MISUSE and has no other effect. Functions without that parameter accept NULL, and return 0, false or NULL for it. These
-   functions neither throw nor jump, and a callback must not leave with longjmp or a C++ exception either.
+   Errors. A function with the parameter `error` returns NULL or false when it fails. If `error` is not NULL, the function then stores a new
+   error there; it stores nothing otherwise. A call that a caller should not make, such as one with NULL where an object is needed, is an error
+   of the kind OPSCRIPT_MISUSE and has no other effect. Functions without that parameter accept NULL, and return 0, false or NULL for it. No
+   function of the library throws or jumps, and a callback must not leave with longjmp or a C++ exception either.
 
    Threads. A runtime has a main state, which runs scripts and belongs to no thread. Functions marked "Enters" enter it: one thread at a time
    may be inside, and different threads may take turns. If another thread is inside, or an operation's own thread enters, the call is an error
@@ -32,7 +32,7 @@
    first zero. Lua strings may have any bytes; Lua source must be UTF-8.
 
    User data. A callback gets the pointer `user_data` that was given with it. `destroy`, if not NULL, is called with that pointer once, on any
-   thread, when the callback will never be called again, also if the function that takes both fails. It must not enter the runtime.
+   thread, when the callback will never be called again, also if the function that takes both fails. `destroy` must not enter the runtime.
 
    Times are in seconds. INFINITY means no limit. NaN and negative times are misuse.
 
@@ -116,7 +116,7 @@ typedef enum opscript_error_kind {
   OPSCRIPT_CONVERSION,   /* a value does not have the type that was asked for */
   OPSCRIPT_DEPENDENCY,   /* an operation needs the result of one that failed or was cancelled */
   OPSCRIPT_CANCELLED,    /* the operation was cancelled, so there are no results */
-  OPSCRIPT_TIMED_OUT,    /* the wait was over before what it waits for; nothing else has failed */
+  OPSCRIPT_TIMED_OUT,    /* the time of the wait was over; nothing else has failed */
   OPSCRIPT_CONDITION,    /* an operation was cancelled, because a condition of it does not hold */
   OPSCRIPT_MISUSE        /* the program has called a function that it should not have called, or with the wrong arguments */
 } opscript_error_kind;
@@ -188,8 +188,8 @@ const char *opscript_value_describe(const opscript_value *value);
 /* Whether both have the same type and the same content. NULL is nil. */
 bool opscript_value_equal(const opscript_value *left, const opscript_value *right);
 
-/* Tables. The results of the first four functions are valid until the table is freed or changed. A missing value is nil, never NULL. So
-   are the values of a value that is no table. */
+/* Tables. The results of the first four functions are valid until the table is freed or changed. The first three return nil, never NULL, for
+   a missing value, and for each value of a value that is no table. */
 
 /* The value at a key. */
 const opscript_value *opscript_value_get(const opscript_value *table, const opscript_value *key);
@@ -205,10 +205,11 @@ const opscript_value *opscript_value_find(
 size_t opscript_value_count(const opscript_value *table);
 /* All keys of a table: integers first, in ascending order, then strings in the order of their bytes, then the others. O(n log n). */
 opscript_list *opscript_value_keys(const opscript_value *table);
-/* Assigns a copy of `value`; NULL and nil remove the field. False if `table` is no table, and for a key that is nil or NaN. */
+/* Assigns a copy of `value`; NULL, nil and OPSCRIPT_OTHER remove the field. False if `table` is no table, and for a key that is nil, NaN or
+   OPSCRIPT_OTHER. */
 bool opscript_value_set(opscript_value *table, const opscript_value *key, const opscript_value *value);
 bool opscript_value_set_field(opscript_value *table, const char *name, const opscript_value *value);
-/* Assigns a copy to the element after the last one, so nil and NULL change nothing. False if `table` is no table. O(1) for an array. */
+/* Assigns a copy to the element after the last one. So nil and NULL change nothing. False if `table` is no table. O(1) for an array. */
 bool opscript_value_append(opscript_value *table, const opscript_value *value);
 
 /* Lists ------------------------------------------------------------------------------------------------------------- */
@@ -228,7 +229,7 @@ bool opscript_list_add_operation(opscript_list *list, const opscript_operation *
 void opscript_list_free(opscript_list *list);
 
 /* Configurations ---------------------------------------------------------------------------------------------------- */
-/* The default settings. A setting that is out of range is reported by opscript_runtime_new. */
+/* The default settings. opscript_runtime_new reports a setting that is out of range. */
 opscript_configuration *opscript_configuration_new(void);
 /* The maximum number of operations that run at once; 0, the default, for the number of processors that this process may use. */
 void opscript_configuration_set_workers(opscript_configuration *configuration, int count);
@@ -280,7 +281,7 @@ typedef enum opscript_limit {
 } opscript_limit;
 
 /* Sets a limit; INFINITY removes it. By default scripts have no limits. Code that exceeds time or instructions is stopped, and its error
-   has the kind OPSCRIPT_TIME or OPSCRIPT_INSTRUCTIONS. An excess of another limit is an error in the script, which names the limit. */
+   has the kind OPSCRIPT_TIME or OPSCRIPT_INSTRUCTIONS. If it exceeds another limit, the script gets an error that names the limit. */
 void opscript_configuration_set_limit(opscript_configuration *configuration, opscript_limit limit, double value);
 /* For scripts of authors that you do not trust: leaves only the language and functions that compute, sets all limits above except those
    of instructions, because time is limited, and limits each Lua state to 128 MB. Single limits may be set afterwards. */
@@ -363,9 +364,9 @@ typedef enum opscript_member {
   OPSCRIPT_METAMETHOD    /* such as `__add` or `__tostring`; either operand may be the object */
 } opscript_member;
 
-/* A class without members. `name` is that of the class table, a global, and of the class in messages. */
+/* A class without members. Messages name the class `name`. A global of this name has the class table. */
 opscript_class *opscript_class_new(const char *name);
-/* Adds a member before the class is registered. States call it on their threads, so several threads may call it at once. */
+/* Adds a member. Call this before opscript_register_class. States call members on their threads, so several may call one at once. */
 bool opscript_class_add(
   opscript_class *class_, opscript_member kind, const char *name, opscript_host_function function, void *user_data,
   opscript_destructor destroy, opscript_error **error);
@@ -385,12 +386,12 @@ bool opscript_drain(opscript_runtime *runtime, size_t limit, double seconds, boo
    when the runtime is closed. Any thread. */
 int opscript_wake_descriptor(const opscript_runtime *runtime);
 /* Calls `wake` when opscript_drain has work; NULL for no call. The thread that causes the work makes the call, and may be inside. So
-   `wake` must be cheap, and have the program call opscript_drain soon. Replaces and destroys an earlier one. Any thread. False for NULL
+   `wake` must be cheap, and have the program call opscript_drain soon. Replaces and destroys an earlier `wake`. Any thread. False for NULL
    and for a closed runtime. */
 bool opscript_set_wake(opscript_runtime *runtime, opscript_notice wake, void *user_data, opscript_destructor destroy);
 /* Runs the remaining operations, callbacks and timers until all have ended. Returns one string for each error that no code has read: the
    report of an operation that failed, or the reason why one can never run. NULL and an error of the kind OPSCRIPT_INTERRUPTED if a
-   signal ended it. Enters. */
+   signal ended the call. Enters. */
 opscript_list *opscript_finish(opscript_runtime *runtime, opscript_error **error);
 /* Cancels the operations in all queues of the runtime. Running bodies continue until they check for it. Any thread. */
 void opscript_cancel_all(opscript_runtime *runtime);
@@ -407,8 +408,8 @@ opscript_function *opscript_function_new(
   opscript_error **error);
 void opscript_function_free(opscript_function *function);
 
-/* Makes an operation that calls `function` with itself and `arguments` on a thread of the function's runtime. It runs once, after it was
-   added to a queue. Any thread. */
+/* Makes an operation that calls `function` with the operation and `arguments` on a thread of the function's runtime. It runs once, after it
+   was added to a queue. Any thread. */
 opscript_operation *opscript_operation_new(
   const opscript_function *function, const opscript_list *arguments, opscript_error **error);
 /* Makes an operation that calls a function of the program. NULL and an error if `body` is NULL. Any thread. */
@@ -430,11 +431,11 @@ void opscript_string_free(char *string);
 /* Makes `operation` wait until `dependency` has finished with any outcome. A cycle is an error. Any thread. */
 bool opscript_operation_add_dependency(
   opscript_operation *operation, const opscript_operation *dependency, opscript_error **error);
-/* Calls `completion` once, on a thread of the runtime, when the operation has finished. An operation has one; NULL removes it. An error if it
-   has finished. Any thread. */
+/* Calls `completion` once, on a thread of the runtime, when the operation has finished. An operation has one completion; NULL removes it.
+   An error if the operation has finished. Any thread. */
 bool opscript_operation_set_completion(
   opscript_operation *operation, opscript_notice completion, void *user_data, opscript_destructor destroy, opscript_error **error);
-/* Makes an operation that does not run yet finish without running; one that runs can ask for it and return. Any thread. */
+/* An operation that has not started finishes without running. A body that runs can check for the cancellation and return. Any thread. */
 void opscript_operation_cancel(opscript_operation *operation);
 /* Cancels the operation and stops a body in Lua that does not check for it. Any thread. */
 void opscript_operation_interrupt(opscript_operation *operation);
@@ -449,13 +450,13 @@ typedef enum opscript_operation_state {
 
 /* How far the operation is; OPSCRIPT_WAITING for NULL. Any thread. */
 opscript_operation_state opscript_operation_get_state(const opscript_operation *operation);
-/* Whether the operation was cancelled, whether or not it has finished. Any thread. */
+/* Whether the operation was cancelled, even if it has not finished. Any thread. */
 bool opscript_operation_is_cancelled(const opscript_operation *operation);
 /* The error of an operation that has failed, or that was interrupted; NULL for others. Any thread. */
 opscript_error *opscript_operation_get_error(const opscript_operation *operation);
 /* Blocks the thread until the operation has finished, at most for `deadline`. Inside a runtime, the wait runs work for the main state.
    Outside it does not, so another thread must be inside or drain if the operation needs that work. False and an error of the kind
-   OPSCRIPT_TIMED_OUT if the time is over. The operation may have failed. Any thread. */
+   OPSCRIPT_TIMED_OUT if the time is over. True also for an operation that has failed. Any thread. */
 bool opscript_operation_wait(opscript_operation *operation, double deadline, opscript_error **error);
 /* Waits inside the runtime until the operation has finished, at most for `deadline`, and runs work for the main state. Returns the
    results of the body; NULL and the error of an operation that failed or was cancelled. Enters. */
@@ -481,7 +482,7 @@ int opscript_queue_get_maximum(const opscript_queue *queue);
 /* While it is suspended, the queue starts no operation. Any thread. */
 void opscript_queue_set_suspended(opscript_queue *queue, bool suspended);
 bool opscript_queue_is_suspended(const opscript_queue *queue);
-/* Adds an operation, which an operation allows once. Any thread. */
+/* Adds an operation. An operation can be added only once. Any thread. */
 bool opscript_queue_add(opscript_queue *queue, opscript_operation *operation, opscript_error **error);
 /* The number of operations that have not finished. Any thread. */
 size_t opscript_queue_count(const opscript_queue *queue);

@@ -10,7 +10,7 @@ struct lua_State;
 /// the process. Never raises.
 int opscript_module_open(struct lua_State *L, bool sets_status);
 
-/// Makes the process end with the status 1 where it would end with 0. Any thread.
+/// Makes the process end with the status 1 if it would end with 0. Any thread.
 void opscript_module_fail_process(void);
 
 #endif

@@ -83,7 +83,7 @@ int ct_accept(int listener);
 
 // MARK: signals
 
-/// Delivers SIGINT to this process on the calling thread, which may be one that gets no signals. Returns when the handler has run.
+/// Delivers SIGINT to this process on the calling thread, even if that thread blocks signals. Returns when the handler has run.
 void ct_interrupt(void);
 
 #endif
