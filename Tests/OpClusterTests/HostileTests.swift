@@ -5,7 +5,7 @@ import Testing
 
 @testable import OpCluster
 
-/// Messages of those who do not have the key, and those that come twice or damaged.
+/// Messages from members without the key, and messages that arrive twice or damaged.
 @Suite struct HostileTests {
     /// Collects every message that a server passes on.
     private final class Recorder: Sendable {
@@ -23,7 +23,7 @@ import Testing
         func connectionHasChanged(_ change: ConnectionChange) {}
     }
 
-    /// A cluster that has done some tasks of each kind, and does some.
+    /// A cluster that has run tasks of each kind, and runs three more.
     private func busyCluster(_ recorder: Recorder) -> SimulatedCluster {
         let cluster = SimulatedCluster(seed: 5)
         recorder.record(cluster)
@@ -43,7 +43,7 @@ import Testing
         return cluster
     }
 
-    /// Sends messages to a cluster while it works, and looks whether they have changed anything.
+    /// Sends messages to a cluster while it works, and expects that they change nothing.
     private func attack(_ change: (inout (subject: String, bytes: [UInt8]), inout SeededGenerator) -> Void) throws {
         let recorder = Recorder()
         let cluster = busyCluster(recorder)
@@ -68,7 +68,7 @@ import Testing
         #expect(cluster.known.values.reduce(0) { $0 + $1.begins.count } == begins)
         #expect(cluster.known.values.reduce(0) { $0 + $1.outcomes.count } == outcomes)
         #expect(cluster.members.reduce(0) { $0 + $1.runner.running.count } == 3)
-        // It still works.
+        // The cluster still works.
         cluster.submit(Body(seconds: 0.1))
         cluster.simulation.run(until: 80)
         #expect(cluster.known[24]?.outcomes == ["done 24"])
@@ -130,7 +130,7 @@ import Testing
         func connectionHasChanged(_ change: ConnectionChange) {}
     }
 
-    /// How many bytes of the disk the files have that this process has open and that are so long.
+    /// The bytes on the disk of each file of `count` bytes that this process has open.
     private func diskUse(ofFilesOf count: Int) -> [Int] {
         (0..<1024 as Range<Int32>).compactMap { descriptor in
             var status = stat()
@@ -159,7 +159,7 @@ import Testing
             hasFailed.withLock { $0 = blobs == nil }
         }
         simulation.run(until: 1)
-        // The file's own blocks are some more.
+        // The file system needs some more blocks for the file.
         let use = diskUse(ofFilesOf: count)
         #expect(sent == 0 ? use == [] : use.count == 1 && use[0] < 2 * sent, "\(use)")
         simulation.run(until: 60)
@@ -176,7 +176,7 @@ import Testing
 
     // MARK: without a key
 
-    /// Without a key, whoever may publish may do much, but members must not crash.
+    /// Without a key, any client that may publish may do much, but members must not crash.
     @Test func damagedMessagesAreReadWithoutACrash() throws {
         let recorder = Recorder()
         busyCluster(recorder).end()

@@ -6,7 +6,7 @@ import Testing
 
 @testable import OpCluster
 
-/// Random runs of simulated clusters, with everything going wrong that can.
+/// Random runs of simulated clusters, with faults of all kinds.
 @Suite struct RandomTests {
     enum Faults: CaseIterable { case none, connections, deaths, everything }
 
@@ -43,7 +43,7 @@ struct RandomRun {
         if TestLength.number("OPSCRIPT_CLUSTER_TRACE") == 1 { cluster.server.trace = { [cluster] in cluster.show($0, $1, $2, $3, $4) } }
         simulation.run(until: 0.5)
         for _ in 0..<random(1...4) { cluster.addWorker(slots: random(1...3)) }
-        // A server keeps the order of what one member publishes. Nothing but speed may depend on that.
+        // A server keeps the order of one member's messages. Only the speed may depend on that.
         let isUnordered = seed % 2 == 0
         for fabric in [cluster.fabric] + cluster.members.map(\.fabric) where isUnordered {
             fabric.lateness = { [simulation, delay = cluster.delay] message in
@@ -164,7 +164,7 @@ struct RandomRun {
                 cluster.fail("the stop of task \(number) took \(reached - stopped) seconds")
             }
         }
-        // Everything comes to rest, and nothing is kept.
+        // All members come to rest, and keep nothing.
         let alive = cluster.members.filter(\.isAlive)
         let (rest, coordinator, server) = (simulation.now + 90, cluster.coordinator, cluster.server)
         var nextLook = simulation.now
@@ -189,7 +189,7 @@ struct RandomRun {
 }
 
 extension Coordinator {
-    /// The state that is left although no task is.
+    /// The state that is left although no task is unfinished.
     var leftovers: [String] {
         state.withLock { state in
             var texts: [String] = []

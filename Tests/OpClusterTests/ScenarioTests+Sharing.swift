@@ -51,7 +51,7 @@ extension ScenarioTests {
         }
         cluster.simulation.run(until: 3 + 60 * seconds)
         #expect(ends.withLock { $0.count } == 20)
-        // Neither of the two is held up.
+        // Neither coordinator holds the other up.
         #expect(cluster.known.values.count { $0.times.map { $0.ended > 2 && $0.ended < 2.5 } ?? false } > Int(0.25 / seconds))
         other.close()
         fabric.forget()
@@ -60,7 +60,7 @@ extension ScenarioTests {
     @Test("Reports that overtake others come again") func overtaking() {
         let cluster = cluster(4)
         defer { cluster.end() }
-        // One takes a longer way.
+        // One report is late.
         let count = Locked(0)
         cluster.fabric.lateness = { message in
             guard case .message(let opened) = Seal(key: SimulatedCluster.key).open(message.bytes, from: message.subject),
@@ -73,7 +73,7 @@ extension ScenarioTests {
             return number == 100 ? 0.01 : nil
         }
         for _ in 0..<4 { cluster.submitChain(of: 100, Body(seconds: 0.005)) }
-        // Half a second for each of 100 bodies, and a second for what comes again.
+        // Half a second for the 100 bodies of a chain, and a second until reports are sent again.
         #expect(finish(cluster) < 2.5)
         #expect(count.withLock { $0 } > 200)
         #expect(cluster.known.values.allSatisfy { $0.begins.count == 1 })

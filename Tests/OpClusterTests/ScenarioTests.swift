@@ -29,7 +29,7 @@ import Testing
         let number = cluster.submit(Body(seconds: 2))
         _ = finish(cluster)
         let known = try #require(cluster.known[number]), times = try #require(known.times)
-        // The network takes a part of it.
+        // The network takes a part of the time before the beginning.
         #expect(abs(times.ended - times.began - 2) < 0.001 && times.began - known.submittedAt < 0.2, "\(times)")
     }
 
@@ -183,7 +183,7 @@ import Testing
         cluster.addWorker(slots: 1)
         #expect(finish(cluster) < 25)
         #expect(cluster.known.values.allSatisfy { $0.begins.count == 1 })
-        // The last one is acknowledged with the next request.
+        // The worker acknowledges the last task with its next request.
         cluster.simulation.run(until: cluster.simulation.now + 20)
         #expect(cluster.server.storedCount == 0)
     }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import OpCluster
 
-/// Members at real servers.
+/// Members that use real servers.
 @Suite(.timeLimit(.minutes(10))) struct ServerTests {
     @Test func aTaskComesBackWithItsOutcome() async throws {
         let server = try NatsServer()
@@ -25,7 +25,7 @@ import Testing
         try await cluster.addWorker(
             server.url,
             runner: ClosureRunner { task in
-                // Other bytes go back than have come.
+                // The body returns other bytes than it has received.
                 startThread {
                     var bytes = task.blobs[0].piece(at: 0, count: task.blobs[0].name.count)
                     bytes[5] = 5
@@ -123,7 +123,8 @@ import Testing
         return servers.withLock { $0 }
     }
 
-    /// libnats writes on them, and a connection that is gone must not end the process. Only the threads that its start makes block faults.
+    /// libnats writes to sockets on these threads, and a lost connection must not end the process. Unlike them, the threads that libnats makes when
+    /// it is loaded also block faults.
     @Test("The threads of a connection receive no SIGPIPE")
     func threadsOfAConnectionReceiveNoPipeSignal() async {
         await #expect(processExitsWith: .success) {
@@ -155,7 +156,7 @@ import Testing
     @Test func aServerWithoutJetStreamIsSaid() async throws {
         let server = try NatsServer("")
         let error = await #expect(throws: ClusterError.self) { _ = try await RealCluster(server.url) }
-        // A server that does not answer is said in other words, after 9 s.
+        // The error about a server that does not answer has other words, and takes 9 s.
         #expect(error?.description.contains("nats-server --jetstream") ?? false, "\(error?.description ?? "")")
     }
 
@@ -183,7 +184,7 @@ import Testing
         let server = try NatsServer("jetstream { store_dir: \"DIRECTORY\", max_file_store: 100KB }")
         let cluster = try await RealCluster(server.url)
         defer { cluster.close() }
-        // No worker takes them, so they fill it.
+        // No worker takes the tasks, so they fill the server.
         let outcomes = Locked<[Coordinator.Outcome]>([])
         let full = AsyncGate(), last = AsyncGate()
         for number in 0..<20 as Range<UInt8> {
@@ -208,7 +209,7 @@ import Testing
 
     // MARK: figures
 
-    /// Within a tenth of a second; or, where everything is slow, as fast as tasks come and go.
+    /// A stop takes at most a tenth of a second or, on a slow machine, four times as long as the fastest task.
     @Test func aStopReachesABodyAtOnce() async throws {
         let server = try NatsServer()
         let cluster = try await RealCluster(server.url)
@@ -218,7 +219,7 @@ import Testing
             if task.bytes == [0] { task.finish(Payload(bytes: [])) } else { hasBegun.open() }
         }
         try await cluster.addWorker(server.url, runner: runner)
-        // The time is read where the outcome comes: this function may go on much later, when other tests let it.
+        // The handler of the outcome reads the time, because this function may continue much later, after other tests.
         func submit(_ byte: UInt8, then end: @escaping @Sendable (ContinuousClock.Instant) -> Void) -> UInt64 {
             cluster.coordinator.submit(Coordinator.Task(Payload(bytes: [byte])), Coordinator.Handlers { _ in end(.now) })
         }

@@ -3,7 +3,7 @@ import TestSupport
 
 @testable import OpCluster
 
-/// The work of a simulated body. A task consists of it.
+/// The work of a simulated body. The bytes of a task encode it.
 struct Body {
     var seconds: Double
     var outputCount = 0
@@ -137,11 +137,11 @@ final class SimulatedCluster: @unchecked Sendable {
         coordinator.start { [self] error in if let error { fail("the coordinator does not start: \(error)") } }
     }
 
-    /// Is told which tasks begin.
+    /// Is called with the number of each task that begins.
     var beginHandler: (UInt64) -> Void = { _ in }
-    /// Is told which tasks end.
+    /// Is called with the number of each task that ends.
     var endHandler: (UInt64) -> Void = { _ in }
-    /// How many tasks of each chain are to follow, by the tasks of it that have been submitted last.
+    /// For each chain, the number of tasks that are left. The key is the task of the chain that was submitted last.
     private var chains: [UInt64: (body: Body, left: Int)] = [:]
     /// The notices of the coordinator.
     var notices: [String] { readNotices() }
@@ -222,7 +222,7 @@ final class SimulatedCluster: @unchecked Sendable {
         }
     }
 
-    /// Prints a message that the server gets or gives.
+    /// Prints a message that the server receives or sends.
     func show(_ member: String, _ isForServer: Bool, _ subject: String, _ bytes: [UInt8], _ status: Int) {
         var text = "\(bytes.count) bytes"
         if case .message(let opened) = Seal(key: Self.key).open(bytes, from: subject), let message = try? Message(opened) {
@@ -289,7 +289,7 @@ final class SimulatedCluster: @unchecked Sendable {
         case .refused(let text): known.outcomes.append("refused: \(text)")
         }
         if known.outcomes.count > 1 { fail("task \(number) has the outcomes \(known.outcomes)") }
-        // Each worker's output comes in its order, without gaps, and not from two workers in turns.
+        // Each worker's output arrives in order and without gaps. A worker that runs the task again begins with 0.
         var lastIndex: [Substring: Int] = [:]
         for line in known.outputs {
             let parts = line.dropLast().split(separator: " ")
@@ -304,7 +304,7 @@ final class SimulatedCluster: @unchecked Sendable {
         }
     }
 
-    /// Ends everything, and forgets what refers to itself.
+    /// Ends the cluster, and breaks the cycles of its references.
     func end() {
         coordinator.close()
         for member in members { member.worker.close() }

@@ -1,6 +1,6 @@
 /// A browser without a window.
 enum Browser {
-    /// The command that opens a page and writes its elements on stdout when nothing more is to come, and messages of its scripts on stderr.
+    /// The command that opens a page and writes its elements on stdout when the page is complete, and messages of its scripts on stderr.
     static func command(opening url: String, in directory: ScratchDirectory) -> Command {
         Command(
             program: "chromium-headless-shell", name: "chromium-headless-shell",

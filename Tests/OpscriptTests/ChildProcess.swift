@@ -75,7 +75,7 @@ struct ChildProcess: Sendable {
         return identifier
     }
 
-    /// Whether the program and its descendants have ended after so many seconds at most.
+    /// Waits at most so many seconds. Returns whether the program and its descendants have ended.
     func hasEnded(within seconds: Double) -> Bool {
         var event = pollfd(fd: life, events: 0, revents: 0)
         return unsafe poll(&event, 1, Int32(seconds * 1000)) == 1

@@ -12,7 +12,7 @@ struct ClusterDemoTests {
             .environment(["OPSCRIPT_COMMAND": Paths.opscript, "TMPDIR": temporary.path]).run()
         #expect(outcome.status == 0 && outcome.errorText.hasSuffix(" files\n"), "\(outcome)")
         #expect(outcome.text.contains("13 made, 0 up to date") && outcome.text.contains("The program prints 67."), "\(outcome)")
-        // One of three is gone.
+        // One of the three workers is gone.
         #expect(outcome.lines.suffix(4).filter { $0.hasPrefix("red ") || $0.hasPrefix("blue ") }.count == 2, "\(outcome)")
         #expect(Paths.read(report)?.isEmpty == false)
         #expect(try Command(program: "ls", name: "ls", arguments: ["-A", temporary.path]).run().text == "")

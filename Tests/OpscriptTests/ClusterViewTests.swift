@@ -33,7 +33,7 @@ import Testing
         #expect(outcome.status == 0 && outcome.text == "no such\n", "\(outcome)")
         #expect(outcome.errorText.contains("'far 9' has run on w"), "\(outcome)")
         var lines = try TraceTests.check(trace).split(separator: "\n").map { String($0).trimmed }
-        // Nine dependencies and one, and an arrow for each attempt that was sent.
+        // Arrows for nine dependencies and one more, and for each of twelve attempts that were sent.
         #expect(lines.removeFirst() == "22 flows")
         let ran = lines.filter { !$0.hasPrefix("\"send\"") && !$0.hasPrefix("\"blocked\"") }
         #expect(
@@ -98,7 +98,7 @@ import Testing
         #expect(page.contains(/<div role="cell">the cluster<\/div>/), "\(page)")
         #expect(page.contains(/<div role="cell">w1&lt;\/script&gt; on [^<,]*<\/div>/), "\(page)")
         #expect(page.contains(/ran [0-9.]+ .?s on w1&lt;\/script&gt; on .*, slot 1/) && page.contains(name), "\(page)")
-        // The chain ends with the operations that wait for others; the workers of this process change nothing of what the cluster does.
+        // The critical path ends with the operations that wait for others. The number of local workers does not change the cluster's time.
         #expect(page.contains(#/<button type="button">near</button>/#) && page.contains(#/<button type="button">sum</button>/#), "\(page)")
         let estimates = page.matches(of: /<th scope="row">[^<]*<\/th><td>([^<]*)<\/td>/).map(\.1)
         #expect(estimates.count == 5 && Set(estimates).count == 1, "\(estimates)")

@@ -28,7 +28,7 @@ struct ComingFromTests {
         }
     }
 
-    /// Two texts, an edit of one of them, and no edit: the files that are made, and those that are made anew each time.
+    /// Builds three texts, builds again without an edit, and builds after an edit of one text. Compares the files that each build makes.
     @Test("A build makes what is out of date, and nothing else", arguments: builds)
     func build(tool: Tool) throws {
         let directory = try ScratchDirectory()
@@ -38,7 +38,7 @@ struct ComingFromTests {
             export HOME="$PWD" PYTHONDONTWRITEBYTECODE=1
             mkdir -p counts texts
             cp "$1/$2" .
-            # Waits until the time of files has gone on.
+            # Waits until a new file gets a later time.
             tick() {
                 touch before
                 until touch after && [ -n "$(find after -newer before)" ]; do :; done

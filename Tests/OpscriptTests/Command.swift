@@ -46,7 +46,7 @@ struct Command {
         return copy
     }
 
-    /// The command with a limit for the memory that it writes to and that is not a file's, in bytes.
+    /// The command with a limit, in bytes, for memory that it can write to and that is not a file's.
     func limited(toDataOf bytes: Int) -> Command {
         var copy = self
         copy.program = "prlimit"
@@ -110,7 +110,7 @@ struct Outcome: Equatable, CustomStringConvertible {
     var description: String { "status \(status)\nstdout:\n\(text)\nstderr:\n\(errorText)" }
 }
 
-/// A failure of the test itself, not of what it tests.
+/// A failure of the test itself, not of the tested code.
 struct CommandError: Error, CustomStringConvertible {
     var description: String
 }

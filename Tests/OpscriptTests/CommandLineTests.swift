@@ -75,7 +75,7 @@ struct Invocation: CustomTestStringConvertible {
 
 @Suite("The command line")
 struct CommandLineTests {
-    /// Both run in the folder that has the modules of the golden scripts.
+    /// Both interpreters run in the folder that has the modules of the golden scripts.
     private static let directory = Paths.package + "/Tests/OpscriptTests"
 
     private func compare(_ invocation: Invocation, directory: String = directory) throws {
@@ -187,7 +187,7 @@ struct CommandLineTests {
             print(faults() - before)
             """
         let faults = try #require(Int(Command.opscript("-e", chunk).run().text.dropLast()))
-        // With new memory for each string it would be 40,000. The allocator frees memory only after seconds, which a busy machine may take.
+        // New memory for each string would cause 40,000 faults. On a busy machine the script may last seconds, and then the allocator frees memory.
         #expect(faults < 10_000)
     }
 
@@ -259,7 +259,7 @@ extension Outcome {
 
     private var frames: ArraySlice<Substring> { errorLines.drop { $0 != "stack traceback:" } }
 
-    /// The outcome without the number of levels that a long traceback skips. It depends on the frames below the script.
+    /// The outcome without the number of levels that a long traceback skips. That number depends on the frames below the script.
     fileprivate var withoutDepth: Outcome {
         var copy = self
         copy.errors = Array(errorText.replacing(/skipping \d+ levels/, with: "skipping levels").utf8)

@@ -187,7 +187,7 @@ struct EndingTests {
             END
             until grep -q . "$1/output"; do sleep 0.01; done
             read -r sleeper < "$1/output"
-            # Both are waiting when it goes on.
+            # Both signals are pending when the command goes on.
             kill -STOP "$child"; kill -INT "$child"; kill -TERM "$child"; kill -CONT "$child"
             wait "$child"
             echo "status $?"
@@ -199,7 +199,7 @@ struct EndingTests {
         #expect(outcome.lines.dropFirst() == ["completed"], "\(outcome)")
     }
 
-    /// On one processor, the timer thread usually starts only after the script has ended, and the first thing it does is to free memory.
+    /// On one processor, the timer thread usually starts only after the script has ended, and then frees memory before it allocates any.
     @Test("On one processor, the command ends even when a thread frees memory before it allocates any")
     func onOneProcessor() throws {
         let script = """

@@ -7,12 +7,12 @@ struct Example {
 
     /// Builds the program.
     ///
-    /// - Parameter folder: the folder of `examples` that has its folder, if that is not `examples` itself.
+    /// - Parameter folder: the folder of `examples` that has the package; an empty text for `examples` itself.
     init(_ name: String, in folder: String = "") throws {
-        // One place for all, so that the libraries are built once.
+        // All examples are built in one folder, so that the libraries are built once.
         let products = Paths.package + "/.build/examples"
-        // SwiftPM does not notice new files in a package that lies beside this one. Without its saved plan it looks again. The lock keeps the
-        // plan of another test that builds there now.
+        // SwiftPM does not notice new files in a package that lies beside this one. Without its saved plan it looks again. The lock protects
+        // the plan of another test that builds there now.
         var build = Command.shell(
             #"mkdir -p "$2" && exec 9> "$2/lock" && flock 9 && rm -f -- "$2"/*.yaml && "#
                 + #"swift build --package-path "$1" --scratch-path "$2" --product "$3""#,

@@ -14,7 +14,7 @@ import Testing
         print(b.error)
         """#
 
-    /// Runs a script. The file is in a directory of its own.
+    /// Runs a script, with the graph's file in a new directory.
     private func run(_ script: String, _ file: String, path: String? = nil) throws -> (outcome: Outcome, directory: ScratchDirectory) {
         let directory = try ScratchDirectory()
         var command = Command.opscript("--graph", "\(directory.path)/\(file)", "-").input(script)

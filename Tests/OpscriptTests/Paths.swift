@@ -1,6 +1,6 @@
 import Glibc
 
-/// Where the package, its tests and the command are.
+/// The paths of the package, its tests and the command.
 enum Paths {
     /// The directory of this package.
     static let package: String = {

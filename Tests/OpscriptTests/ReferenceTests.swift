@@ -11,7 +11,7 @@ struct ReferenceTests {
               _G["g" .. i] = { i, { i } }
               names[i] = "g" .. i
             end
-            -- Sending its functions makes tables.
+            -- Sending these functions makes tables.
             local make = load("local own = ... return function() return own, " .. table.concat(names, ", ") .. " end")
             local carrier = opscript.Operation.new(function() end)
             for _ = 1, 50 do

@@ -4,7 +4,7 @@ import Testing
 
 @testable import opscript
 
-/// Goes on without a thread until the test finishes it.
+/// An operation that executes without a thread until the test finishes it.
 private final class HeldOperation: AsyncOperation, @unchecked Sendable {
     // Safety: the body is a constant, and is called on the thread of the test.
     private let body: () -> Void
@@ -70,7 +70,7 @@ private final class HeldOperation: AsyncOperation, @unchecked Sendable {
         #expect(durations([], 4) == [0])
     }
 
-    /// How long the tasks take if the simulated engine starts them: as soon as it can, while one of the workers is free.
+    /// The time that the tasks take if the simulated engine starts them as soon as it can, while one of the workers is free.
     private func simulatedDuration(of tasks: [Replay.Task], maxima: [Int?], workers: Int) -> UInt64 {
         let simulation = Engine.Simulation(seed: 0)
         let queues = maxima.map { maximum in

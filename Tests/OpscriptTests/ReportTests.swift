@@ -5,7 +5,7 @@ import Testing
 @Suite struct ReportTests {
     private static let hostile = #"</script><img src=x onerror="document.title='harmed'">'"#
 
-    /// The name has a control character and a byte that is not UTF-8 besides.
+    /// In the script, the hostile name also has a control character and a byte that is not UTF-8.
     private static let script = #"""
         local hostile = "</script><img src=x onerror=\"document.title='harmed'\">'\1\xff"
         local queue = opscript.OperationQueue.new(hostile)

@@ -2,7 +2,7 @@ import Testing
 
 /// The interpreter `lua5.4` with the module `opscript`.
 enum StockLua {
-    /// Where the module is: `OPSCRIPT_MODULE`, or a module that is linked from this build's objects.
+    /// The path of the module: `OPSCRIPT_MODULE`, or a module that is linked from this build's objects.
     static let module = Result {
         if let path = Paths.environment("OPSCRIPT_MODULE") { return path }
         let path = Paths.products + "/opscript.so"

@@ -201,7 +201,7 @@ struct StockLuaTests {
             outcome.lines.filter { $0.contains(" T ") }.map { $0.split(separator: " ").last } == ["lua" + "open_opscript"], "\(outcome)")
     }
 
-    // Whether a freed block is a handle is looked up by a number in it, which is checked, and may be uninitialised.
+    // To find handles among freed blocks, the allocator reads a number in each block and checks it. In other blocks it may be uninitialised.
     @Test("Valgrind finds no invalid access in a small script")
     func valgrind() throws {
         let script = """

@@ -4,7 +4,7 @@ import Testing
 @testable import OpEngine
 @testable import opscript
 
-/// Where operations are shown that workers of a cluster have run.
+/// The rows of operations that workers of a cluster have run.
 @Suite struct WorkerSlotsTests {
     @Test("Operations that come in the order of their ends need no more slots than ran at once, and none overlap")
     func fewest() {
@@ -20,7 +20,7 @@ import Testing
             }
             var slots = WorkerSlots(), ends: [Int: UInt64] = [:]
             for time in times.sorted(by: { $0.ended < $1.ended }) {
-                // Nothing is known of the worker, so that no slice is moved.
+                // The number of the worker's slots is unknown, so no slice is moved.
                 let (slot, began, ended) = slots.place(
                     on: "w", slotCount: 0, from: time.began, to: time.ended, at: time.ended)
                 #expect(ended == time.ended)
@@ -42,7 +42,7 @@ import Testing
         #expect(place("w", 1, 850, 950, at: 1200) == [0, 900, 1000])
         #expect(place("w", 1, 920, 980, at: 1040) == [0, 1000, 1040])
         #expect(slots.all.map(\.name) == ["w, slot 1"] && slots.capacity == 1)
-        // This one was back before the other began. So the worker has more slots than it said, or there is another one with its name.
+        // This outcome arrived at 999, and the last operation began at 1000. So the worker has more slots than it said, or a namesake.
         #expect(place("w", 1, 700, 800, at: 999) == [1, 700, 800])
         #expect(place("w", 1, 1040, 3_000_000_000, at: 3_000_000_000) == [0, 1040, 3_000_000_000])
         #expect(place("v", 4, 0, 1, at: 1) == [2, 0, 1])
@@ -58,7 +58,7 @@ import Testing
             (110, 0, .started), (112, 0, .returned),
             (150, 0, .ranElsewhere(worker: "w", slots: 2, began: 120, ended: 140)), (151, 0, .error("first")), (152, 0, .attemptFailed),
             (160, 0, .started),
-            // The thread has not said yet that it has sent it. And the worker's clock is off.
+            // The thread has not yet recorded that it has sent the operation, and the worker's clock is off.
             (190, 0, .ranElsewhere(worker: "w", slots: 2, began: 155, ended: 195)), (191, 0, .finished(.succeeded)), (192, 0, .returned),
             (195, 1, .added(queue: 0, creator: nil, priority: .normal, isReady: true)), (196, 1, .started), (197, 1, .finished(.succeeded)),
         ]

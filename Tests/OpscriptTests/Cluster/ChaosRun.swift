@@ -12,17 +12,17 @@ struct ChaosRun: Sendable {
         var description: String { "status \(status ?? -1)\n\(lines.suffix(20).joined(separator: "\n"))\nfailures: \(failures)" }
     }
 
-    /// Repeats the failures and the graphs, but not their moments.
+    /// The same seed repeats the failures and the graphs, but not their moments.
     var seed = TestLength.number("OPSCRIPT_CHAOS_SEED") ?? Int.random(in: 0..<1 << 31)
     /// How many operations each graph has.
     var count = TestLength.number("OPSCRIPT_CHAOS_COUNT") ?? (TestLength.isLong ? 20_000 : 600)
     /// The number of bytes of the largest values.
     var largest = TestLength.isLong ? 2 << 20 : 1 << 20
-    /// How long to make graphs. One is always made.
+    /// The script begins graphs for so many seconds, and at least one.
     var seconds = 0
     /// After so many failures the cluster is left alone, so that a short run ends soon.
     var mostFailures = TestLength.isLong ? Int.max : 8
-    /// How much memory and how many descriptors the processes have that last.
+    /// The memory and the descriptors of the processes that last.
     let growths = Locked<[Growth]>([])
 
     /// `scripts/soak --cluster` sets it.
@@ -32,7 +32,7 @@ struct ChaosRun: Sendable {
         case worker, server, cut, freeze, stall
     }
 
-    /// Runs the script to its end. Workers whose numbers are 1 and 2 are stalled, but not killed, if memory is watched.
+    /// Runs the script to its end. If memory is watched, the workers 1 and 2 are neither killed nor stalled.
     func run(on cluster: TestCluster) throws -> Report {
         var random = SeededGenerator(seed: UInt64(seed))
         let folder = try ScratchDirectory()
@@ -47,7 +47,7 @@ struct ChaosRun: Sendable {
         for process in [script] + survivors { growths.withLock { $0.append(Growth(of: process.identifier)) } }
         var workers = Array(cluster.allWorkers.dropFirst(survivors.count))
         var failures: [String] = []
-        // A graph may take minutes while everything fails. The last one ends in peace.
+        // A graph may take minutes while everything fails. The last one ends without failures.
         let peace = ContinuousClock.now + .seconds(seconds)
         let end = peace + .seconds(TestLength.isLong ? 1800 : 150)
         while !script.hasEnded(within: 0.8), ContinuousClock.now < end {
@@ -105,13 +105,13 @@ struct Growth: Sendable, CustomStringConvertible {
         descriptors.append(count)
     }
 
-    /// The greatest values of the second quarter and of the last one: caches fill in the first.
+    /// The greatest values of the second and of the last quarter. Caches fill in the first quarter.
     private func peaks(_ values: [Int]) -> (before: Int, after: Int) {
         let quarter = values.count / 4
         return (values[quarter..<2 * quarter].max() ?? 0, values.suffix(quarter).max() ?? 0)
     }
 
-    /// Whether there is more in the end than what chance explains.
+    /// Whether the last quarter has more than chance explains.
     var isGrowing: Bool {
         guard kilobytes.count >= 40 else { return false }
         let (memory, open) = (peaks(kilobytes), peaks(descriptors))

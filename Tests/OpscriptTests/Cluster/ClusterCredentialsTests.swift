@@ -3,11 +3,11 @@ import TestSupport
 import Testing
 
 extension ClusterTests {
-    /// How members show to the server who they are. Keys and credentials were made for these tests.
+    /// The ways in which members identify themselves to the server. Keys and credentials were made for these tests.
     @Suite("Credentials", .serialized) struct Credentials {
         struct Way: Sendable, CustomTestStringConvertible {
             let testDescription: String
-            /// Of the server.
+            /// The configuration of the server.
             let settings: String
             let options: [String]
             var environment: [String: String] = [:]
@@ -71,7 +71,7 @@ extension ClusterTests {
             #expect(outcomes.unknown.status == 1 && outcomes.unknown.errorText.contains("Authorization Violation"), "\(outcomes.unknown)")
         }
 
-        /// Users that may do what one role needs, for the tests.
+        /// A user for each role, with the permissions that the role needs.
         private static let roles = """
             \(jetStream)
             authorization { users: [

@@ -3,7 +3,7 @@ import Testing
 
 extension ClusterTests {
     @Suite("Files of operations on a cluster") struct Files {
-        /// Makes files in upper case, and then one of all. Prints where the bodies ran.
+        /// Makes files in upper case, and then one file from all of them. Prints where the bodies ran.
         private static let build = """
             local Operation, queue = opscript.Operation, opscript.OperationQueue.new()
             if arg[1] == "unseen" then

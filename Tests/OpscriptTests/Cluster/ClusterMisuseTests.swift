@@ -7,7 +7,7 @@ extension ClusterTests {
     @Suite("Wrong uses of clusters", .serialized) struct Misuse {
         private static let script = "local q = opscript.OperationQueue.new() q:addOperation(print):waitUntilFinished()"
 
-        /// Everybody who connects.
+        /// The commands that connect to a cluster.
         private static let commands = [["worker"], ["workers"], ["-e", script]]
 
         @Test("A URL that is none is refused", arguments: commands, ["host:4222", "http://host", "", "nats://a,b"])
@@ -98,7 +98,7 @@ extension ClusterTests {
         @Test("Where no server is, that is said at once", arguments: commands)
         func noServer(words: [String]) async throws {
             let outcome = try await onOwnThread {
-                // Its port is free again.
+                // The port of this server is free again.
                 let server = try NatsServer()
                 server.end()
                 var command = Command.opscript()
@@ -109,7 +109,7 @@ extension ClusterTests {
             #expect(outcome.0.errorText.contains("there is no connection to the cluster's server \(outcome.1)"), "\(outcome.0)")
         }
 
-        /// Runs a command that connects to a server that says nothing, and calls `body` when it waits.
+        /// Runs a command that connects to a server that says nothing, and calls `body` when the command waits.
         private func waitForSilentServer(
             _ words: [String], _ body: @escaping @Sendable (Daemon) throws -> Void
         ) async throws -> (status: Int32?, lines: [String]) {
@@ -135,7 +135,7 @@ extension ClusterTests {
 
         @Test("Ctrl-C ends whoever waits for a server that does not answer", arguments: commands)
         func interruptedConnecting(words: [String]) async throws {
-            // A script ends as those of `lua` do.
+            // A script ends as a script of `lua` does.
             let isScript = words.first == "-e"
             let (status, lines) = try await waitForSilentServer(words) { run in
                 run.send(SIGINT)

@@ -203,7 +203,7 @@ extension ClusterTests {
                     """, arguments: [directory.path + "/process"])
                 run.send(SIGINT)
                 #expect(try run.wait(seconds: 30) == 130)
-                // The worker's machine may keep it as a zombie.
+                // The worker's machine may keep the process as a zombie.
                 let isGone = Command.shell(
                     """
                     process=$(cat "$1"/process)

@@ -5,7 +5,7 @@ import Testing
 /// suite one test runs at a time.
 @Suite("Clusters") struct ClusterTests {
     @Suite("Scripts on a cluster", .serialized) struct Scripts {
-        /// Where the scripts and their modules are. The workers run elsewhere.
+        /// The folder of the scripts and their modules. The workers run in another folder.
         private static let folder = Paths.package + "/Tests/OpscriptTests/ClusterScripts"
 
         private struct Comparison: Sendable {
@@ -188,9 +188,9 @@ import Testing
             #expect(outcome.lines.dropFirst().allSatisfy { $0.contains("cluster") || $0.lowercased().contains("deliver") }, "\(outcome)")
         }
 
-        /// A value that is in memory once and once more in a file, both at the worker and at home. Twice in memory would not fit.
+        /// The size of a value. The worker and the script each have one copy in memory and one in a file. Two copies in memory would not fit.
         private static let large = TestLength.isLong ? 1 << 30 : 288 << 20
-        /// The stacks of threads and what the C library reserves for them count as data: some 200 MB, and 8 MB for each thread more.
+        /// The stacks of threads, and memory that the C library reserves for threads, count as data: some 200 MB, and 8 MB for each further thread.
         private static let room = large + (256 << 20)
 
         @Test("A large value needs its memory once at a worker")

@@ -15,7 +15,7 @@ final class Daemon: Sendable {
     private let child: ChildProcess
     private let state = Locked(State())
 
-    /// Starts a program, and waits until it writes a text to stdout or stderr, if there is one to wait for.
+    /// Starts a program. If there is a text, waits until the program writes it to stdout or stderr.
     init(_ command: Command, readyWhen text: String?) throws {
         let nothing = try ScratchFile(holding: Array(command.input.utf8)), output = try ChildProcess.makePipe()
         child = try command.start(streams: [nothing.descriptor, output.write, output.write])
@@ -63,12 +63,12 @@ final class Daemon: Sendable {
         if !isFound.get() { throw CommandError(description: "'\(text)' was not written, but: \(lines.suffix(20))") }
     }
 
-    /// Whether the program has ended after so many seconds at most.
+    /// Waits for the end, at most so many seconds. Returns whether the program has ended.
     func hasEnded(within seconds: Double) -> Bool { child.hasEnded(within: seconds) }
 
     func send(_ signal: Int32) { if !state.withLock({ $0.hasEnded }) { Glibc.kill(identifier, signal) } }
 
-    /// Waits for the end, and returns the status. Nil if the program had to be killed after so many seconds, or has ended before.
+    /// Waits for the end, and returns the status. Nil if the program had to be killed after so many seconds, or in a second call.
     func wait(seconds: Int) throws -> Int32? {
         if state.withLock({ exchange(&$0.hasEnded, with: true) }) { return nil }
         defer { ProcessGuard.forget(identifier) }

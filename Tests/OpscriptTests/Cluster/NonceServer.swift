@@ -1,14 +1,14 @@
 import Glibc
 import TestSupport
 
-/// Asks whoever connects to sign something, and refuses the signature.
+/// Asks each client to sign a nonce, and refuses the signature.
 final class NonceServer: Sendable {
     private let listener: Int32
     private let greetings: [String]
     private let received = Locked<[String]>([])
     let url: String
 
-    /// - Parameter nonces: what to have signed, by one connection after the other. Those that come later are closed.
+    /// - Parameter nonces: the nonces for one connection after the other. Later connections are closed.
     init(_ nonces: [String]) throws {
         greetings = nonces.map {
             #"INFO {"server_id":"A","version":"2.9.10","proto":1,"headers":true,"auth_required":true,"nonce":"\#($0)"}"#
@@ -28,7 +28,7 @@ final class NonceServer: Sendable {
             let client = accept(listener, nil, nil)
             guard client >= 0 else { return }
             Self.send(greeting, to: client)
-            // Closes it.
+            // The reader closes the connection.
             let reader = LineReader(client)
             if let line = try? reader.line(within: nil) { received.withLock { $0.append(line) } }
             Self.send("-ERR 'Authorization Violation'", to: client)

@@ -2,7 +2,7 @@ import Glibc
 
 /// Kills programs that the tests have started when the process of the tests ends, however that happens.
 enum ProcessGuard {
-    /// A program of its own, which learns of the end by the end of its input.
+    /// A separate program. The end of its input tells it that the process of the tests has ended.
     private static let script = """
         trap '' HUP INT TERM
         declare -A watched
@@ -12,7 +12,7 @@ enum ProcessGuard {
         for process in "${!watched[@]}"; do kill -KILL "$process"; done
         """
 
-    /// Its input.
+    /// The input of the guard.
     private static let input: Int32 = {
         do {
             let input = try ChildProcess.makePipe()
@@ -26,10 +26,10 @@ enum ProcessGuard {
         } catch { fatalError("no guard for the programs that tests start: \(error)") }
     }()
 
-    /// Kills a program at the end.
+    /// Makes the guard kill a program at the end.
     static func watch(_ process: pid_t) { say("watch \(process)\n") }
 
-    /// Forgets a program, which has ended.
+    /// Makes the guard forget a program, which has ended.
     static func forget(_ process: pid_t) { say("forget \(process)\n") }
 
     private static func say(_ line: String) {

@@ -6,7 +6,7 @@ import TestSupport
 final class TCPProxy: Sendable {
     private struct State {
         var isCut = false
-        /// Given when the network is there again.
+        /// Gets a value when `heal` ends a freeze; nil without one.
         var thaw: Awaited<Bool>?
         var connections: [ObjectIdentifier: Connection] = [:]
         var isClosed = false
@@ -20,7 +20,7 @@ final class TCPProxy: Sendable {
         func end() { for end in ends { shutdown(end, Int32(SHUT_RDWR)) } }
     }
 
-    /// Where the programs connect.
+    /// The port to which the programs connect.
     let port: Int
     private let server: Int
     private let listener: Int32
@@ -40,7 +40,7 @@ final class TCPProxy: Sendable {
         }
         thaw?.give(true)
         for connection in connections { connection.end() }
-        // The thread that accepts closes it.
+        // The accepting thread closes the listener.
         shutdown(listener, Int32(SHUT_RDWR))
     }
 
@@ -134,7 +134,7 @@ final class TCPProxy: Sendable {
         return nil
     }
 
-    /// Passes on what comes from one end of a connection.
+    /// Passes on the bytes from one end of a connection.
     private static func pump(_ connection: Connection, from index: Int, _ state: Locked<State>) {
         var buffer = [UInt8](repeating: 0, count: 64 << 10)
         passing: while true {

@@ -5,10 +5,10 @@ import TestSupport
 /// A server with workers, all on this machine.
 final class TestCluster: Sendable {
     let server: NatsServer
-    /// Where everybody connects: the server, or a proxy before it.
+    /// The URL to which all members connect: that of the server, or of a proxy before it.
     let url: String
     let proxy: TCPProxy?
-    /// Where the workers run. The files of scripts are not there.
+    /// The working directory of the workers, without the files of scripts.
     private let directory: ScratchDirectory
     private let workers = Locked<[Daemon]>([])
     private let workerCount = Locked(0)
@@ -24,7 +24,7 @@ final class TestCluster: Sendable {
 
     deinit { for worker in allWorkers { worker.kill() } }
 
-    /// Has a thread of its own, so that other tests may use those of the tasks' pool, run `body` with a cluster.
+    /// Runs `body` with a cluster, on a thread of its own, so that other tests may use the threads of the tasks' pool.
     static func run<Value: Sendable>(
         workers: Int = 2, slots: Int = 2, isProxied: Bool = false, _ body: @escaping @Sendable (TestCluster) throws -> Value
     ) async throws -> Value {
@@ -77,7 +77,7 @@ final class TestCluster: Sendable {
     /// Runs a script, whose queues use the cluster.
     func run(_ script: String, arguments: [String] = []) throws -> Outcome { try command(script, arguments: arguments).run() }
 
-    /// A script that runs beside the test. It prints `ready` at some time.
+    /// Starts a script that runs beside the test, and waits until it prints `ready`.
     func start(_ script: String, _ options: String..., arguments: [String] = [], directory: String? = nil) throws -> Daemon {
         var command = command(script, arguments: arguments)
         if let directory { command = command.directory(directory) }

@@ -1,4 +1,4 @@
--- Work that is done: the store stays at home. Run twice.
+-- Work that is done is not done again. The store is at home. The test runs this script twice.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new "memoized"
 for i = 1, 4 do

@@ -1,4 +1,4 @@
--- Operations that bodies make: unread failures are reported, those that a body reads are not. And the cause of a failure.
+-- Operations that bodies make: unread failures are reported, those that a body reads are not. The last lines make a failure with a cause.
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local queue = OperationQueue.new "nested"
 

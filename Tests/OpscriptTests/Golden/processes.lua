@@ -2,7 +2,7 @@
 local queue = opscript.OperationQueue.new()
 local self = io.open("/proc/self/stat"):read "n"
 
--- Not with `popen`, whose pipe may not be fully closed yet when the command runs.
+-- Does not use `popen`, whose pipe may not be fully closed yet when the command runs.
 local function count(command)
   local path = os.tmpname()
   os.execute(command .. " > " .. path)
@@ -38,7 +38,7 @@ for round = 1, 3 do
   end
   print(ended, read)
 end
--- Looking whether anybody of an ended group lives takes two descriptors for a moment.
+-- A search for living members of an ended group takes two descriptors for a moment.
 local left
 for _ = 1, 100 do
   left = descriptors() - before

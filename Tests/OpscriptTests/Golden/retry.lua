@@ -12,7 +12,7 @@ queue:addOperation(op):waitUntilFinished()
 for i, e in ipairs(op.attempts) do print(i, e.kind, e, e.operation == op) end
 print(op.error, op.attempt)
 
--- An asynchronous one, and one that `when` gives up.
+-- An asynchronous operation, and one that `when` gives up.
 local async = Operation.new { name = "async", asynchronous = true, retry = 3, main = function(op)
   opscript.after(0, function() if op.attempt == 3 then op:finish "third" else op:fail { n = op.attempt } end end)
 end }

@@ -1,4 +1,4 @@
-// A program that loads the module: where that is refused, in two states of one thread, and in states of two threads at once.
+// A program that loads the module: twice where the module refuses that, in two states of one thread, and in states of two threads at once.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lua.h>
 #include <lua5.4/lualib.h>

@@ -139,7 +139,7 @@ struct AttachTests {
         #expect(outcome.lines.dropFirst().allSatisfy { $0.hasPrefix("attached to process ") })
     }
 
-    /// The signal is sent when the script waits: before it runs, a process that a shell has started in the background ignores it.
+    /// The signal is sent when the script waits: a process that a shell has started in the background ignores the signal until the script runs.
     @Test("What comes while the run is being interrupted is not evaluated, and does not end the run when the prompt leaves")
     func interruptedRun() throws {
         let outcome = try attach(
@@ -209,7 +209,7 @@ struct AttachTests {
     @Test("On a terminal: Ctrl-C stops what was sent, Ctrl-D leaves the process running")
     func terminal() throws {
         let terminal = try Terminal(home: home)
-        // With the process: prompts of other tests can be attached to as well.
+        // `attach` gets the process, because it might also find the prompts of other tests.
         try home.write(Self.waiting, to: "waiting.lua")
         try home.write(Self.hanging, to: "hanging.lua")
         for (file, sent) in [("waiting", "io.open('begun', 'w'):close() while true do end"), ("hanging", "counter")] {
@@ -225,7 +225,7 @@ struct AttachTests {
             try terminal.enter(sent)
             try terminal.expect { $0.last != prompt }
             if file == "waiting" { try terminal.expect { _ in Paths.read(home.path + "/begun") != nil } }
-            // A key that comes too early is no signal yet, so it is pressed until the prompt is there again.
+            // A key that is pressed too early is no signal yet, so the test presses it until the prompt is back.
             repeat { try terminal.press("C-c") } while try terminal.rows.last != prompt
             let shown = try terminal.rows.joined(separator: "\n")
             #expect(shown.contains(file == "waiting" ? "interrupted!" : "given up: the main state was busy"))

@@ -148,7 +148,7 @@ struct PromptTests {
         try terminal.startPrompt()
         try terminal.evaluate("file = os.getenv('XDG_STATE_HOME') .. '/go'")
         try terminal.evaluate("queue, main = opscript.OperationQueue.new(), opscript.OperationQueue.main")
-        // Waits until the test says so, then prints from a worker, a program, and the main state.
+        // The body waits until the test makes a file, and then prints from a worker, a program, and the main state.
         try terminal.evaluate(
             "queue:addOperation(function() while not io.open(file) do opscript.sleep(0.01) end print 'worker 日本' os.execute 'echo program' "
                 + "main:addOperation(function() print('main state') end) end) and nil")
@@ -292,7 +292,7 @@ struct PromptTests {
             try terminal.read { $0.contains("x") }
             taken.append(.now - start)
         }
-        // It was the prompt that answered, not the terminal's own echo.
+        // The prompt has answered, and not the terminal's own echo.
         #expect(String(decoding: terminal.output, as: UTF8.self).hasSuffix(String(repeating: "x", count: 60)))
         taken.sort()
         print("a key at the prompt, two operations computing: median \(taken[30]), 95 % within \(taken[56]), longest \(taken[59])")

@@ -5,7 +5,7 @@ import Glibc
 final class PseudoTerminal {
     private let descriptor: Int32
     private var process: Int32 = 0
-    /// All that came from the command.
+    /// All output of the command.
     private(set) var output: [UInt8] = []
 
     init(_ arguments: [String], program: String = Paths.opscript, columns: Int = 80, home: ScratchDirectory) throws {
@@ -27,7 +27,7 @@ final class PseudoTerminal {
         close(descriptor)
     }
 
-    /// The lines of the output that begin so, without what erases a row before them.
+    /// The lines of the output that begin with `prefix`, after the removal of sequences that erase a row.
     func lines(beginning prefix: String) -> [String] {
         String(decoding: output, as: UTF8.self).replacing("\u{1b}[J", with: "\n").split(whereSeparator: \.isNewline)
             .filter { $0.hasPrefix(prefix) }.map(String.init)
@@ -42,7 +42,7 @@ final class PseudoTerminal {
         }
     }
 
-    /// Reads until what came since the last call ends the wait, for at most 30 seconds. Returns what came.
+    /// Reads until `isEnough` accepts the output since the last call, for at most 30 seconds. Returns that output.
     @discardableResult
     func read(until isEnough: (String) -> Bool) throws -> String {
         var new: [UInt8] = []

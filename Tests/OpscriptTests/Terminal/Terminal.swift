@@ -6,11 +6,11 @@ final class Terminal {
     private let socket: String
     fileprivate let directory: ScratchDirectory
 
-    /// - Parameter home: where the history and the sockets are; nil for a directory of its own.
+    /// - Parameter home: the directory of the history and the sockets; nil for a new one.
     init(columns: Int = 80, home: ScratchDirectory? = nil, environment: [String: String] = [:]) throws {
         directory = try home ?? ScratchDirectory()
         socket = "\(try ScratchDirectory.uniqueName())"
-        // The server must not keep the descriptor by which `Command` sees that all has ended.
+        // The server of tmux must not keep the descriptor by which `Command` sees that all programs have ended.
         let start = Command(
             program: "/bin/sh", name: "sh",
             arguments: [
@@ -102,7 +102,7 @@ final class Terminal {
         try expect { $0.last == ">" }
     }
 
-    /// Waits for the shell, and for what the terminal must be like there.
+    /// Waits for the shell, and for the status and the modes that the terminal must have there.
     func expectShell(status: Int, sourceLocation: SourceLocation = #_sourceLocation) throws {
         try expect(sourceLocation: sourceLocation) { $0.last == "$" }
         try enter("echo \"status $?\" $(stty -a | grep -ow -e '-*echo' -e '-*icanon' -e '-*isig')")

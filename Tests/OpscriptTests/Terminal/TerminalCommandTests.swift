@@ -1,7 +1,7 @@
 import TestSupport
 import Testing
 
-/// Commands of bodies, where they share the process group of the terminal's foreground.
+/// Commands of bodies in the process group of the terminal's foreground.
 @Suite struct TerminalCommandTests {
     @Test("In a terminal, a stopped body takes its command along, with what that has started")
     func stoppedBody() throws {
