@@ -118,7 +118,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *buffer, size_
 
 // MARK: the server
 
-// A client that is gone raises no SIGPIPE: the library sends with MSG_NOSIGNAL all but the bytes of files, which no response here has.
+// A client that is gone raises no SIGPIPE: the library uses MSG_NOSIGNAL, except for the bytes of files, which no response here has.
 ch_server *ch_start(int listener, ch_answer answer, void *context) {
     ch_server *server = calloc(1, sizeof *server);
     int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

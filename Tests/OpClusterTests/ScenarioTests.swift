@@ -138,7 +138,7 @@ import Testing
         cluster.fabric.kill()
         cluster.simulation.run(until: 65)
         #expect(cluster.members[0].runner.running.isEmpty && cluster.runEnds.map(\.worker) == ["worker1"])
-        // Its messages in the stream are removed as well.
+        // The coordinator's messages in the stream are removed as well.
         cluster.simulation.run(until: 200)
         #expect(cluster.server.storedCount == 0)
     }

@@ -83,7 +83,7 @@ final class SimulatedRunner: ClusterWorker.Runner, @unchecked Sendable {
     }
 }
 
-/// A coordinator and workers around a simulated server, and what is known about their tasks.
+/// A coordinator and workers around a simulated server, and the known facts about their tasks.
 final class SimulatedCluster: @unchecked Sendable {
     // Safety: one thread uses it.
 

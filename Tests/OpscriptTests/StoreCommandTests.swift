@@ -40,7 +40,7 @@ struct StoreCommandTests {
         #expect(try run(directory, "--store", "kept").lines == ["false\tnever ran"])
         #expect(try run(directory, "--store=kept").lines == ["true\tnil"])
         #expect(try files(directory) == ["./.opscript/store.db", "./kept/store.db"])
-        // From elsewhere, the script's folder counts, and the paths of its files are relative to the working directory.
+        // If the script is in another folder, its store is there, and the paths of its files are relative to the working directory.
         try directory.write(Self.script, to: "deep/copy.lua")
         #expect(try run(directory, script: "deep/copy.lua").lines == ["false\tnever ran"])
         #expect(try files(directory).contains("./deep/.opscript/store.db"))

@@ -28,7 +28,7 @@ struct Replay {
         var need: Need { workerTime == 0 ? .nothing : isElsewhere ? .slot : .worker }
     }
 
-    /// The thing that a task needs to start.
+    /// The resource that a task needs to start.
     enum Need: Int, CaseIterable { case nothing, worker, slot }
 
     private enum Event: Int { case added, leftWorker, finished }

@@ -11,7 +11,7 @@ struct WorkerSlots: Sendable {
         /// When the last operation in it ended.
         fileprivate(set) var end: UInt64
 
-        /// Such as `w1 on host, slot 2`.
+        /// The name of the row, such as `w1 on host, slot 2`.
         var name: String { "\(workerName), slot \(number + 1)" }
     }
 

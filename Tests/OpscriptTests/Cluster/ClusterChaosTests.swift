@@ -9,7 +9,7 @@ extension ClusterTests {
         func graphs() async throws {
             let run = ChaosRun()
             let report = try await TestCluster.run(workers: 4, isProxied: true) { try run.run(on: $0) }
-            // A notice that the server is gone may come after it.
+            // A notice that the server is gone may follow the line.
             #expect(report.status == 0 && report.lines.contains("ok"), "seed \(run.seed): \(report)")
         }
 
@@ -24,7 +24,7 @@ extension ClusterTests {
                 for _ in 1...4 { try cluster.addWorker("--slots", "2", "--cache", "16M") }
                 return (try run.run(on: cluster), run.growths.withLock { $0 })
             }
-            // A notice that the server is gone may come after it.
+            // A notice that the server is gone may follow the line.
             #expect(report.status == 0 && report.lines.contains("ok"), "seed \(run.seed): \(report)")
             for growth in growths { print(growth) }
             for growth in growths { #expect(!growth.isGrowing, "seed \(run.seed): \(growth)") }
