@@ -58,6 +58,7 @@ final class ValueObject: @unchecked Sendable {
     /// Assigns to the element after the last one. Returns false if this is no table.
     func append(_ element: LuaValue) -> Bool {
         guard isTable else { return false }
+        let element = element.storable
         if element.isNil { return true }
         let index = lastIndex ?? self.index(after: 0)
         assign(.integer(index + 1), element)

@@ -24,7 +24,7 @@ enum Usage {
           --keep-going
                        go on when an operation fails: the default, and the opposite of an earlier --fail-fast
           --memory-limit SIZE
-                       limit the memory of each operation; SIZE is bytes, or has a suffix k, M or G
+                       limit the memory of each operation; SIZE is bytes, or has a suffix k, M, G or T
           --store DIR  keep finished work in DIR (default: .opscript beside the script); only operations that ask for it are kept
           --store-limit SIZE
                        limit what is kept; what was used least recently goes (default: 2G)
@@ -61,7 +61,7 @@ enum Usage {
           --help       show this help and exit
           --version    show the version and exit
 
-        Exit status: 0; 1 after an error in the script, a failed operation whose error nobody read, or operations that could
+        Exit status: 0; 1 after an error in the script, a failed operation whose error was not read, or operations that could
         never run; 124 after --timeout; 128 + n after signal n; or what os.exit says.
 
         """

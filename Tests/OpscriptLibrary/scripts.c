@@ -20,8 +20,11 @@ void test_scripts(opscript_runtime *runtime) {
   opscript_value *other = opscript_evaluate(runtime, "print", OPSCRIPT_TEXT, NULL, NULL, &error);
   CHECK(opscript_value_get_type(other) == OPSCRIPT_OTHER);
   CHECK(opscript_set_global(runtime, "other", other, &error) && was(opscript_get_global(runtime, "other", &error), "nil"));
+  opscript_value *rows = opscript_value_new_table(), *value = opscript_value_new_number(INFINITY);
+  CHECK(opscript_value_append(rows, other) && opscript_value_append(rows, value) && opscript_value_count(rows) == 1);
+  CHECK(opscript_value_get_type(opscript_value_element(rows, 1)) == OPSCRIPT_NUMBER);
+  opscript_value_free(rows);
   opscript_value_free(other);
-  opscript_value *value = opscript_value_new_number(INFINITY);
   CHECK(opscript_set_global(runtime, "limit", value, &error) && opscript_set_global(runtime, "none", NULL, &error));
   CHECK(was(opscript_evaluate(runtime, "limit == math.huge and none == nil", OPSCRIPT_TEXT, NULL, NULL, &error), "true"));
   opscript_value_free(value);

@@ -123,6 +123,7 @@ import Testing
         #expect(long.map(\.blockedTime) == [1] && long.map(\.outcome) == [.succeeded])
         #expect(log.operations.allSatisfy { log.label(of: $0).text == "long" || $0.blockedTime == 0 })
     }
+
     /// Collects the events that an observer gets.
     private final class Listener: RunObserver {
         var lines: [String] = []

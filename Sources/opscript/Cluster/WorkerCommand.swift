@@ -62,7 +62,7 @@ enum WorkerCommand {
         Runs the operations of scripts that use the cluster, until SIGINT or SIGTERM; a second one does not wait for those that run.
           --slots N             run at most N operations at once (default: the processors this process may use)
           --name NAME           how others call this worker (default: the machine's name and the process's number)
-          --memory-limit SIZE   limit the memory of each operation; SIZE is bytes, or has a suffix k, M or G
+          --memory-limit SIZE   limit the memory of each operation; SIZE is bytes, or has a suffix k, M, G or T
           --cache SIZE          keep so many bytes of large values for later operations (default: 256M)
           --directory DIR       put the files of runs that are not seen on this machine into DIR (default: TMPDIR, or /tmp)
         \(ClusterOptions.usage)

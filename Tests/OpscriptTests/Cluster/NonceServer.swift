@@ -31,8 +31,10 @@ final class NonceServer: Sendable {
             // The reader closes the connection.
             let reader = LineReader(client)
             if let line = try? reader.line(within: nil) { received.withLock { $0.append(line) } }
-            Self.send("-ERR 'Authorization Violation'", to: client)
-            shutdown(client, Int32(SHUT_RDWR))
+            withExtendedLifetime(reader) {
+                Self.send("-ERR 'Authorization Violation'", to: client)
+                shutdown(client, Int32(SHUT_RDWR))
+            }
         }
     }
 
