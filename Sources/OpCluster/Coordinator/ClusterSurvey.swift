@@ -1,6 +1,6 @@
 import OpPlatform
 
-/// Asks all workers of a cluster who they are, whatever their version.
+/// Asks all workers of a cluster who they are, whatever their version of opscript.
 public final class ClusterSurvey: Exchange.Handler {
     private let exchange: Exchange
     private let found = Guarded<(workers: [String: WorkerDescription], foreignCount: Int)>(([:], 0))
@@ -10,7 +10,7 @@ public final class ClusterSurvey: Exchange.Handler {
 
     /// Asks, and waits so many seconds for answers.
     ///
-    /// - Returns: the workers, by machine and name; and how often there was an answer that was sealed with another key.
+    /// - Returns: the workers, by machine and name; and the number of answers that could not be opened, such as those sealed with another key.
     public func run(seconds: Double) throws(ClusterError) -> (workers: [WorkerDescription], foreignCount: Int) {
         try exchange.start([Subject.hello], self)
         exchange.publish(.find, to: Subject.find)

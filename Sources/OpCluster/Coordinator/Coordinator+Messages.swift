@@ -108,7 +108,7 @@ extension Coordinator: Exchange.Handler {
         case none
     }
 
-    /// Seconds.
+    /// Seconds until a confirmation that the worker does not wait for.
     private static let confirmationDelay = 0.05
 
     private func confirmLast(of worker: String, session: UInt64) {
@@ -211,7 +211,7 @@ extension Coordinator.State {
             return known.holder == nil || known.claim != nil && known.acknowledgement == nil
                 ? .taken(known.listener, peers[worker]?.description) : nil
         case .output(let stream, let bytes):
-            // Only the last holder's output counts. This holder may have been lost, and have returned before another worker has got the task.
+            // Only the last holder's output counts. That worker may have been lost, and may have returned before another one got the task.
             guard let last = known.lastHolder, last == (worker, attempt) else { return nil }
             return .output(known.listener, stream, bytes, peers[worker]?.description)
         case .outcome(let payload, let began, let ended):
@@ -239,7 +239,7 @@ extension Coordinator.State {
         }
     }
 
-    /// Decides when to confirm a report that was noted.
+    /// Decides when to confirm a report.
     fileprivate mutating func confirmation(of report: Report, isNew: Bool) -> Coordinator.Confirmation {
         guard let peer = peers[report.worker] else { return .none }
         let isAwaited = report.entries.contains { if case .taken = $0.entry { true } else { false } }

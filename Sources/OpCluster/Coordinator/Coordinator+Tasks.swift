@@ -32,7 +32,7 @@ extension Coordinator {
     /// The most bytes that a message has beside the contents of a task.
     private static var mostBytesBesidePayload: Int { 4096 }
 
-    /// Stops a task. A task without a holder ends at once; another one when its worker reports the outcome. Repeating this does no harm.
+    /// Stops a task. A task without a holder ends at once; a task with one ends when the worker reports the outcome. Repeating this does no harm.
     public func stop(_ number: UInt64, _ request: StopRequest) {
         let (holder, isOver, attempt) = state.withLock { state -> (String?, Bool, UInt64) in
             guard let entry = state.entries[number] else { return (nil, false, 0) }
@@ -46,14 +46,14 @@ extension Coordinator {
     /// Lets workers get a blob as long as the caller keeps it.
     public func offer(_ blob: Blob) { exchange.offer(blob) }
 
-    /// Finishes a task whose worker does not report that it has stopped.
+    /// Finishes a task if its worker does not report that the body has stopped.
     public func abandon(_ number: UInt64) { finish(number, .stopped) }
 
-    /// Removes a task and delivers its outcome. A worker that still has the task is told to drop it.
+    /// Removes a task and delivers its outcome. Tells a worker that still has the task to drop it.
     ///
     /// - Parameters:
     ///   - worker: the worker that has ended the task.
-    ///   - attempt: its attempt.
+    ///   - attempt: the attempt that the worker has ended.
     func finish(_ number: UInt64, _ outcome: Outcome, by worker: String? = nil, attempt: UInt64 = 0) {
         let entry = state.withLock { state -> Entry? in
             guard let entry = state.entries.removeValue(forKey: number) else { return nil }
@@ -70,7 +70,7 @@ extension Coordinator {
         deliveries.add { entry.listener.ended(outcome) }
     }
 
-    /// Seconds after which a worker that does not answer is told again to stop a task.
+    /// Seconds after which a stop is sent again to a worker that does not answer.
     private static let stopInterval = 0.5
 
     /// Sends a stop to a worker until the worker answers or is lost.
@@ -166,7 +166,7 @@ extension Coordinator {
         exchange.fabric.after(Self.refusalInterval) { [weak self] in self?.publishRefused() }
     }
 
-    /// Makes the stream again, since the server may have lost it with its disk.
+    /// Makes the stream again, since the server may have lost it with its disk. Then publishes the refused tasks.
     private func publishRefused() {
         JetStream.setUp(exchange) { [self] _ in
             let tasks = state.withLock { state in
@@ -202,9 +202,9 @@ extension Coordinator {
         for (number, entry) in late { publish(number, entry.task, attempt: entry.attempt) }
     }
 
-    /// Checks, without progress, whether the stream still has the tasks without a holder. It loses them with the server's disk, if a person removes
-    /// them, or if workers have ended them because they received no beat for long. If workers with free slots do not get the
-    /// tasks, the stream wrongly counts them as delivered.
+    /// If there is no progress, checks whether the stream still has the tasks without a holder. The stream loses tasks with the server's disk, when a
+    /// person removes them, and when workers terminate them after a long time without a beat. If workers with free slots do not get the tasks, the
+    /// stream wrongly counts them as delivered.
     private func countWaiting() {
         let now = now
         let (isDue, isInVain) = state.withLock { state in
@@ -255,7 +255,7 @@ extension Coordinator.State {
         guard let entry = entries[number], entry.isInStream, entry.holder == nil, let sequence = entry.sequence,
             let last = lastTaken[entry.task.priority], sequence < last
         else {
-            // The caller iterates over the keys of `entries`, so each write copies the list.
+            // The caller iterates over the keys of `entries`, so the first write copies the dictionary.
             if entries[number]?.passedOver != nil { entries[number]?.passedOver = nil }
             return false
         }

@@ -30,7 +30,7 @@ extension Coordinator {
             state.wasConnected = isConnected
             guard isConnected else { return ([], [], nil) }
             var asked: [String] = [], gone: [String] = []
-            // In their order, so that a simulation can be repeated.
+            // Sorted, so that a simulation can be repeated.
             for (id, peer) in state.peers.sorted(by: { $0.key < $1.key }) {
                 // Without a connection, no worker could be heard.
                 let lastHeard = max(peer.lastHeard, state.connectedSince)
@@ -73,7 +73,7 @@ extension Coordinator {
         }
     }
 
-    /// Takes its tasks from a lost worker.
+    /// Takes the tasks of a lost worker away from it.
     private func markWorkerLost(_ id: String) {
         let (tasks, changed) = state.withLock { state -> (Set<UInt64>, Int?) in
             guard var peer = state.peers.removeValue(forKey: id) else { return ([], nil) }
@@ -95,7 +95,7 @@ extension Coordinator {
         }
         for number in numbers {
             let step = state.withLock { state -> Step? in
-                // If the worker's outcome is here, the task depends on whether its blobs arrive.
+                // If the worker's outcome has arrived, `fetch` decides about the task: the blobs may arrive, too.
                 guard var entry = state.entries[number], entry.holder == worker,
                     !entry.outcomes.contains(where: { $0.worker == worker && $0.attempt == entry.attempt })
                 else { return nil }

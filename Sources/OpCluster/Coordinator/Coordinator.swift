@@ -10,11 +10,11 @@ public final class Coordinator: Sendable {
     public struct Task: Sendable {
         /// 0 is the lowest priority, and 4 the highest.
         public var priority: UInt8 = 2
-        /// The queue's name, for those who look at the server.
+        /// The queue's name, for a person who looks at the server.
         public var queue = ""
-        /// Whether the task must never run twice. It is lost with its worker then.
+        /// Whether the task must never run twice. If so, it is lost with its worker.
         public var isAtMostOnce = false
-        /// How many workers may be lost with the task before it is lost as well.
+        /// The task is lost when so many workers were lost with it.
         public var maximumDeliveries = 3
         /// The contents.
         public var payload: Payload
@@ -35,9 +35,9 @@ public final class Coordinator: Sendable {
         case refused(String)
     }
 
-    /// Gets what happens to a task.
+    /// Gets the events of a task.
     public struct Handlers: Sendable {
-        /// A worker has got the task. Comes again if another one gets it, and is late while other handlers take long.
+        /// A worker has got the task. Called again if another worker gets it, and late while other handlers take long.
         public var taken: (@Sendable (WorkerDescription?) -> Void)?
         /// The body has written to stdout (1) or stderr (2).
         public var output: @Sendable (UInt8, [UInt8], WorkerDescription?) -> Void = { _, _, _ in }
@@ -54,7 +54,7 @@ public final class Coordinator: Sendable {
         public var notice: @Sendable (String) -> Void = { _ in }
         /// The number of slots has changed.
         public var slotsHaveChanged: @Sendable (Int) -> Void = { _ in }
-        /// Answers what a worker asks; nil for no answer.
+        /// Answers a worker's question. The worker gets no answer unless the function calls `completion`.
         public var answer: @Sendable ([UInt8], _ completion: @escaping @Sendable ([UInt8]) -> Void) -> Void = { _, _ in }
 
         /// Makes handlers that do nothing.
@@ -100,14 +100,14 @@ public final class Coordinator: Sendable {
         private(set) var lastHolder: (worker: String, attempt: UInt64)?
         /// The subject of the messages that tell the stream what becomes of the holder's job.
         var acknowledgement: String?
-        /// How often workers have given the task back.
+        /// How often workers have given the task back, except because their slots were busy.
         var declineCount = 0
         /// The workers that were lost with it.
         var lostWorkers: [String] = []
         var stop: StopRequest?
-        /// Which body was allowed to begin with a task that must not run twice.
+        /// The nonce of the body that may begin with a task that must not run twice.
         var claim: UInt64?
-        /// The outcomes that have come; the first one's blobs are on their way.
+        /// The outcomes that have arrived. The coordinator fetches the blobs of the first one.
         var outcomes: [FoundOutcome] = []
     }
 
@@ -115,7 +115,7 @@ public final class Coordinator: Sendable {
     struct PassedOver {
         let since: Double
         /// The last job that a worker had taken when the stream had delivered all jobs of lost workers again. The stream delivers such jobs first. So
-        /// a worker that takes a later job than the last one proves that the stream has skipped this job.
+        /// if a worker takes a job later than `last`, the stream has skipped this job.
         var last: UInt64?
     }
 
@@ -147,20 +147,20 @@ public final class Coordinator: Sendable {
     struct State {
         var entries: [UInt64: Entry] = [:]
         var peers: [String: Peer] = [:]
-        /// The workers that were lost, for some minutes: one that comes back goes on with its reports where they were.
+        /// The workers that were lost in the last minutes. A worker that returns continues its reports with the next number.
         var formerPeers: [String: Peer] = [:]
         var lastNumber: UInt64 = 0
         var beatCount: UInt64 = 0
         var slotCount = 0
         var connectedSince: Double = 0
         var wasConnected = true
-        /// The last time that the stream took or gave a task, and the time to ask for its contents if no progress follows.
+        /// The last time that the stream took or gave a task, and the time to ask for the stream's contents if no progress follows.
         var lastProgress: Double = 0
         var nextCount: Double = 0
         var countInterval = Coordinator.firstCountInterval
         /// The last job of each priority that a worker has taken, and when to check next for jobs that the stream has passed over.
         var lastTaken: [UInt8: UInt64] = [:], nextLook: Double = 0
-        /// Since when there has always been a worker with nothing to do.
+        /// Since when there has always been a worker with a free slot.
         var idleSince: Double?
         /// The tasks that the server has refused, until they are published again.
         var refused: Set<UInt64> = []
@@ -179,11 +179,11 @@ public final class Coordinator: Sendable {
     let state = Guarded(State())
     let deliveries = Deliveries()
 
-    /// Seconds between two messages that say that this coordinator is there.
+    /// Seconds between two beats.
     static let beatInterval = 5.0
-    /// Seconds between two looks at the workers.
+    /// Seconds between two checks of the workers.
     static let watchInterval = 0.25
-    /// Seconds for which a worker's subject may have no subscriber before the worker counts as lost. A worker needs some to connect to another server.
+    /// Seconds for which a worker's subject may have no subscriber before the worker counts as lost. Connecting to another server takes time.
     static let absence = 1.5
     /// The same after this member's own connection was lost: the server has probably lost all others with it.
     static let absenceAfterReconnection = 5.0
@@ -193,7 +193,7 @@ public final class Coordinator: Sendable {
     static let longestAbsence = 300.0
     /// Seconds for which a hello is current. A worker sends one each second.
     static let longestHelloAge = 2.5
-    /// Seconds without progress after which the stream is asked what it has, at first and at most.
+    /// Seconds without progress after which the coordinator asks for the stream's contents, at first and at most.
     static let firstCountInterval = 10.0, longestCountInterval = 300.0
     /// Seconds between two checks for jobs that the stream has passed over, and after which it has delivered the jobs of lost workers again.
     static let lookInterval = 5.0, longestPassingOver = JetStream.acknowledgeWait + 5
@@ -274,7 +274,7 @@ public final class Coordinator: Sendable {
     }
 }
 
-/// Calls functions one after the other: those that come while one is running, on any thread, are called after it.
+/// Calls functions one after the other. A function that a thread adds while another one is running is called after that.
 final class Deliveries: Sendable {
     private struct State {
         var waiting: [@Sendable () -> Void] = []
@@ -287,7 +287,7 @@ final class Deliveries: Sendable {
 
     private let state = Guarded(State())
 
-    /// Whether functions are not stuck: none is being called, or another one than when this was asked last.
+    /// Whether no function is stuck: none is being called, or another one than at the last call of `hasMoved`.
     var hasMoved: Bool {
         state.withLock { state in
             defer { state.lastCount = state.isRunning ? state.count : nil }

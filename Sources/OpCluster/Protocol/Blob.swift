@@ -1,8 +1,8 @@
 import CNats
 import Glibc
 
-/// Which bytes a blob consists of: their XXH3 digest of 128 bits and their number. A sender of other bytes with the
-/// same digest needs the key, since each piece of a blob is sealed.
+/// Names the bytes of a blob by their XXH3 digest of 128 bits and their number. Only a member with the key could send other bytes with the same
+/// digest, since each piece of a blob is sealed.
 public struct BlobName: Hashable, Sendable {
     package static let digestCount = Int(CNATS_NAME_COUNT)
 
@@ -40,14 +40,14 @@ public final class Blob: @unchecked Sendable {
         (self.name, self.release) = (name, release)
     }
 
-    /// Makes a blob of what was written to memory.
+    /// Makes a blob of the bytes that were written to memory.
     convenience init(_ memory: BlobMemory) {
         let bytes = unsafe UnsafeRawBufferPointer(memory.bytes)
         let name = unsafe BlobName(digest: Self.digest(of: bytes), count: bytes.count)
         unsafe self.init(bytes, name, room: memory.room) { withExtendedLifetime(memory) {} }
     }
 
-    /// Makes a blob of a copy.
+    /// Makes a blob of a copy of bytes.
     public convenience init(copying bytes: [UInt8]) {
         let copy = UnsafeMutableRawBufferPointer.allocate(byteCount: max(bytes.count, 1), alignment: 8)
         unsafe copy.copyBytes(from: bytes)
@@ -103,7 +103,7 @@ struct BlobShelf {
         return offered[name]?.lazy.compactMap(\.blob).first
     }
 
-    /// Adds a blob to the cache. Without room for all, the cache drops those that were not used for the longest time.
+    /// Adds a blob to the cache. Without room for all, the cache drops the least recently used ones.
     mutating func cache(_ blob: Blob) {
         guard kept[blob.name] == nil, blob.name.count <= limit else { return offer(blob) }
         useCount += 1

@@ -1,22 +1,22 @@
 import CNats
 import Glibc
 
-/// Memory for a blob that a member receives. A large one is in a file without a name, so that the kernel can write it there when memory is scarce:
-/// the value that is made of 1 GB needs that much memory again. No memory or disk is used before bytes are written, since any member may announce
-/// many.
+/// Memory for a blob that a member receives. A large blob is in a file without a name: when memory is scarce, the kernel writes it there, because a
+/// value that is made from 1 GB needs another 1 GB of memory. Making the object takes neither memory nor disk yet, since any member may announce a
+/// blob of any size.
 @safe
 final class BlobMemory: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because each byte is written once, and read after whoever writes the last one has ordered that.
+    // Safety: `@unchecked Sendable` because each byte is written once, and the lock of `BlobTransfer` orders all writes before the reads.
 
     /// Blobs of at least this many bytes are in files. A smaller one is not worth the time.
     static let fewestFileBytes = 256 << 20
 
     let bytes: UnsafeMutableRawBufferPointer
-    /// One byte: 1, until the `roomCount` bytes before `bytes` and the one after them are in use. Nil in a file.
+    /// Points to a byte that is 1 while no Lua string uses the `roomCount` bytes before `bytes` and the byte after them. Nil in a file.
     let room: UnsafeMutableRawPointer?
-    /// As many bytes as Lua needs to keep a string there, and the byte `room` before them.
+    /// The byte at `room`, and the bytes that Lua needs before the contents of a string.
     private static let roomCount = 64
-    /// The file; nil if `bytes` are not a file's.
+    /// The file; nil if `bytes` are not in a file.
     private let file: Int32?
 
     /// - Returns: nil without so much memory. An announcement of too many bytes must not crash the member.
@@ -42,10 +42,10 @@ final class BlobMemory: @unchecked Sendable {
         }
     }
 
-    /// Where the files are. Not in /tmp, which may be memory itself.
+    /// The folder of the files. The default is not /tmp, which may be in memory itself.
     static var folder: String { unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/var/tmp" }
 
-    /// A new file of so many zeros, which take no room yet, and where they are in memory; nil if there is none.
+    /// Makes a file of `count` zeros, which take no room yet, and maps it. Returns nil if that fails.
     private static func map(_ count: Int) -> (descriptor: Int32, address: UnsafeMutableRawPointer)? {
         let descriptor = unsafe cnats_open_nameless(folder)
         guard descriptor >= 0 else { return nil }
@@ -70,7 +70,7 @@ final class BlobMemory: @unchecked Sendable {
         }
     }
 
-    /// With `pwrite`: writing to mapped memory would have the kernel clear each page first.
+    /// Uses `pwrite`, because the kernel would clear each page before a write to mapped memory.
     private static func write(_ part: UnsafeRawBufferPointer, to file: Int32, at offset: Int) -> Bool {
         var done = 0
         while done < part.count {

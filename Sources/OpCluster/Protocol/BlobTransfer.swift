@@ -4,15 +4,15 @@ import OpPlatform
 extension Exchange {
     /// Gets blobs from the member that listens on `subject`, unless this member has them.
     ///
-    /// - Parameter completion: called once, on any thread, with the blobs in the order of their names; nil if one of them cannot be had.
+    /// - Parameter completion: called once, on any thread, with the blobs in the order of their names; nil if one of them cannot be fetched.
     func fetch(_ names: [BlobName], from subject: String, completion: @escaping @Sendable ([Blob]?) -> Void) {
         let found = names.map { blob($0) }
         guard let missing = found.firstIndex(where: { $0 == nil }) else { return completion(found.compactMap(\.self)) }
-        // One after the other: each transfer keeps the connection busy.
+        // Fetch one after the other: each transfer keeps the connection busy.
         let transfer = Transfer(name: names[missing], subject: subject)
         let isFirst = addWaiter(for: transfer) { [self] blob in
             guard let blob else { return completion(nil) }
-            // Kept here as well, in case there is no room for all.
+            // The closure keeps the blob, in case the cache has no room for all.
             fetch(names, from: subject) { [blob] blobs in withExtendedLifetime(blob) { completion(blobs) } }
         }
         if isFirst { BlobTransfer(transfer.name, from: subject, over: self).start() }
@@ -22,7 +22,7 @@ extension Exchange {
 /// The transfer of a blob. It requests several pieces at once.
 @safe
 private final class BlobTransfer: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because each piece writes to a part of the memory of its own, and the lock orders the last one.
+    // Safety: `@unchecked Sendable` because each piece is written to its own part of the memory, and the lock orders the writes before `finish`.
 
     private static let pieceCount = 256 << 10
     private static let windowCount = 16
@@ -31,7 +31,7 @@ private final class BlobTransfer: @unchecked Sendable {
     private static let absence = 1.0
 
     private struct State {
-        /// Made when the first piece has come.
+        /// Made when the first piece has arrived.
         var memory: BlobMemory?
         var nextOffset = 0
         var openCount = 0
@@ -86,7 +86,7 @@ private final class BlobTransfer: @unchecked Sendable {
         }
     }
 
-    /// The memory for the pieces; nil without so much of it.
+    /// The memory for the pieces; nil if there is not enough.
     private var memory: BlobMemory? {
         state.withLock { state in
             if state.memory == nil { state.memory = BlobMemory(count: name.count) }

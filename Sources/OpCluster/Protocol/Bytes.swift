@@ -22,7 +22,7 @@ package struct ByteWriter {
 
     private mutating func fixed(_ value: UInt64) { for shift in 0..<8 { bytes.append(UInt8(truncatingIfNeeded: value >> (8 * shift))) } }
 
-    /// A count and so many bytes.
+    /// The number of bytes, and then the bytes.
     package mutating func counted(_ value: some Collection<UInt8>) {
         number(value.count)
         bytes.append(contentsOf: value)
@@ -74,7 +74,7 @@ package struct ByteReader {
         var value: UInt64 = 0
         for shift in 0..<8 { value |= UInt64(try byte()) << UInt64(8 * shift) }
         let seconds = Double(bitPattern: value)
-        // Numbers that are none, or of no clock, would spoil every sum.
+        // NaN, infinity, or a time that no clock shows would spoil every sum.
         guard seconds.isFinite, seconds.magnitude < 1e15 else { throw MalformedMessage() }
         return seconds
     }

@@ -9,7 +9,7 @@ public struct ClusterKey: Sendable {
 
     /// Reads the key in a file, without white space around it.
     ///
-    /// - Throws: an error if the file cannot be read, has fewer than 16 bytes, or everybody may read it.
+    /// - Throws: an error if the file cannot be read, has fewer than 16 bytes, everybody may read it, or others may change it.
     public init(file path: String) throws(ClusterError) {
         let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else {
@@ -41,7 +41,7 @@ public struct ClusterKey: Sendable {
 
 /// Seals messages, and opens those that were sealed with the same key.
 struct Seal: Sendable {
-    /// Changes with the messages. Members that differ in it do not understand each other.
+    /// The version of the messages. Members with different versions do not understand each other.
     static let version: UInt8 = 4
     private static let magic: [UInt8] = Array("opc".utf8) + [version]
     private static let codeCount = Int(CNATS_DIGEST_COUNT)
@@ -50,7 +50,7 @@ struct Seal: Sendable {
 
     /// sealed := magic is-sealed code message
     ///
-    /// The code also depends on the subject, so a message cannot be repeated on another one: an answer belongs to one request.
+    /// The code also depends on the subject, so a message cannot be repeated on another subject: an answer belongs to one request.
     func seal(_ message: [UInt8], for subject: String) -> [UInt8] {
         var sealed = Self.magic
         sealed.reserveCapacity(sealed.count + 1 + Self.codeCount + message.count)
@@ -62,9 +62,9 @@ struct Seal: Sendable {
 
     enum Opened {
         case message(ArraySlice<UInt8>)
-        /// It was sealed with another key, or with none although there is one, or the other way round.
+        /// The sender has another key, or only one of the two members has a key.
         case foreign
-        /// It is of members that have other messages.
+        /// The sender has another version of the messages.
         case otherVersion
         case malformed
     }
@@ -78,7 +78,7 @@ struct Seal: Sendable {
         guard bytes.count > headerCount + Self.codeCount else { return .malformed }
         let code = bytes[headerCount..<headerCount + Self.codeCount]
         let message = bytes[(headerCount + Self.codeCount)...]
-        // In the same time for each wrong code.
+        // The comparison takes the same time for each wrong code.
         let difference = zip(code, Self.code(of: message, on: subject, with: key)).reduce(0 as UInt8) { $0 | ($1.0 ^ $1.1) }
         return difference == 0 ? .message(message) : .foreign
     }

@@ -1,6 +1,6 @@
 import OpPlatform
 
-/// One member's messages. It seals and opens them, matches answers with requests, and sends pieces of blobs.
+/// Sends and receives one member's messages: seals and opens them, matches answers with requests, and sends pieces of blobs.
 final class Exchange: FabricReceiver, Sendable {
     /// Receives the messages that are no answers and no requests for blobs.
     protocol Handler: AnyObject, Sendable {
@@ -8,7 +8,7 @@ final class Exchange: FabricReceiver, Sendable {
         /// A message of the stream or of the server.
         func handle(unsealed message: IncomingMessage)
         func connectionHasChanged(_ change: ConnectionChange)
-        /// A message was sealed with another key, or is of another version.
+        /// A message was sealed with another key, is of another version, or is malformed.
         func handleForeign(_ difference: Unopened, on subject: String)
     }
 
@@ -45,7 +45,7 @@ final class Exchange: FabricReceiver, Sendable {
     private let seal: Seal
     private let state: Guarded<State>
     private let inbox: String
-    // Set once, before the fabric starts.
+    // Set before the fabric starts; nil after `close`.
     private let handler = Guarded<(any Handler)?>(nil)
 
     /// Seconds between two checks for overdue requests.
@@ -81,7 +81,7 @@ final class Exchange: FabricReceiver, Sendable {
         for body in delayed.values { body() }
     }
 
-    /// Calls `body` once: after so many seconds, or when this is closed, so that no caller waits for ever.
+    /// Calls `body` once: after so many seconds, or when the exchange is closed, so that no caller waits for ever.
     func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) {
         let number = state.withLock { state -> UInt64? in
             if state.isClosed { return nil }
@@ -99,7 +99,7 @@ final class Exchange: FabricReceiver, Sendable {
         fabric.publish(OutgoingMessage(subject: subject, reply: reply, bytes: seal.seal(message.bytes, for: subject)))
     }
 
-    /// Asks until an answer comes.
+    /// Asks until an answer arrives, or until no try is left.
     ///
     /// - Parameters:
     ///   - interval: seconds after which to ask again.
@@ -140,7 +140,7 @@ final class Exchange: FabricReceiver, Sendable {
             state.withLock { state -> ([OutgoingMessage], [Request])? in
                 if state.isClosed { return nil }
                 var again: [OutgoingMessage] = [], over: [Request] = []
-                // In their order, so that a simulation can be repeated.
+                // Sorted, so that a simulation can be repeated.
                 for (number, request) in state.requests.filter({ $0.value.nextTry <= now }).sorted(by: { $0.key < $1.key }) {
                     if request.triesLeft > 0 || !isConnected {
                         // Without a connection, the request is not sent, and no try is used up.
@@ -194,7 +194,7 @@ final class Exchange: FabricReceiver, Sendable {
         } else {
             switch opened(message) {
             case .success(let opened): reply = .message(opened)
-            // Only the server's answers are not sealed, and it answers only what was asked on its own subjects, or stored.
+            // Only the server's answers are not sealed. The server answers only requests on its own subjects, and messages to the stream.
             case .failure where request.message.subject.hasPrefix("$") || request.message.id != nil: reply = .unsealed(message.bytes)
             case .failure: return
             }
@@ -231,7 +231,7 @@ final class Exchange: FabricReceiver, Sendable {
 
     func blob(_ name: BlobName) -> Blob? { state.withLock { $0.shelf.find(name) } }
 
-    /// Adds a function that waits for a blob. Returns true for the first one, which has to start the transfer.
+    /// Adds a function that waits for a blob. Returns true for the first one: its caller has to start the transfer.
     func addWaiter(for transfer: Transfer, _ completion: @escaping @Sendable (Blob?) -> Void) -> Bool {
         state.withLock { state in
             state.transfers[transfer, default: []].append(completion)

@@ -2,7 +2,7 @@
 enum JetStream {
     /// Seconds after which the stream gives a message to another worker, unless it was acknowledged or extended.
     static let acknowledgeWait = 15.0
-    /// Seconds during which the stream recognizes a message that comes twice.
+    /// Seconds during which the stream recognizes a message that arrives twice.
     private static let duplicateWindow = 120.0
     /// Seconds after which the stream drops a job that no worker has taken and no coordinator has removed.
     private static let longestStay = 86400.0
@@ -23,16 +23,17 @@ enum JetStream {
         }
     }
 
-    /// How often to try whether servers keep three copies, once a second: those that have just been started may not have found each other.
+    /// The number of attempts to have servers keep three copies, one a second: servers that have just started may not have found each other.
     private static let setUpTries = 10
-    /// The numbers by which servers say that they have not: too few to place the copies, no leader, too little room on those that are there.
+    /// The numbers of the servers' errors until then: too few servers for the copies, no leader, too little room on the present servers.
     private static let incompleteCluster = [10005, 10008, 10023]
     private static let noSuchStream = 10059, otherStream = 10058
 
-    /// Makes the stream with three copies. Only if the server is a single one, or if it cannot be, one copy must do, which is lost with its server.
+    /// Makes the stream with three copies. If the server is a single one, or three copies remain impossible, makes it with one, which is lost with
+    /// its server.
     private static func createStream(_ exchange: Exchange, triesLeft: Int, _ completion: @escaping @Sendable (String?) -> Void) {
         createStream(exchange, copies: 3) { refusal in
-            // A server that does not answer would not do so for one copy either.
+            // A server that has not answered would not answer for one copy either.
             guard let refusal, let number = number(of: refusal) else { return completion(refusal) }
             guard incompleteCluster.contains(number), triesLeft > 1 else { return createStream(exchange, copies: 1, completion) }
             exchange.after(1) { createStream(exchange, triesLeft: triesLeft - 1, completion) }
@@ -78,7 +79,7 @@ enum JetStream {
         )
     }
 
-    /// Asks how many jobs of a run the stream has, those that workers have included.
+    /// Asks how many jobs of a run the stream has, including those that workers have.
     ///
     /// - Parameter completion: called once, on any thread; with nil if the server does not say, and 0 if there is no stream.
     static func count(_ exchange: Exchange, run: String, completion: @escaping @Sendable (Int?) -> Void) {
@@ -94,7 +95,7 @@ enum JetStream {
     private static func countedSubjects(in text: String) -> Int {
         var count = 0
         for part in text.split(separator: "\"opscript.job.").dropFirst() {
-            // In the settings, no colon comes after the subject.
+            // In the settings, no colon follows the subject.
             let rest = part.drop { $0 != "\"" }.dropFirst()
             guard rest.first == ":" else { continue }
             count += Int(rest.dropFirst().drop { $0 == " " }.prefix { ("0"..."9").contains($0) }) ?? 0
@@ -117,7 +118,7 @@ enum JetStream {
 
     /// Calls the server's API.
     ///
-    /// - Parameter completion: called with what the server refuses; nil if it does not.
+    /// - Parameter completion: called with the server's refusal, or with the reason why it has not answered; nil if the call has succeeded.
     private static func call(
         _ exchange: Exchange, _ name: String, _ settings: String, tries: Int = 3, _ completion: @escaping @Sendable (String?) -> Void
     ) {
@@ -131,7 +132,7 @@ enum JetStream {
         }
     }
 
-    /// The refusal in an answer of the server; nil if it is none. The text has the server's number and words.
+    /// The refusal in an answer of the server; nil if the answer is none. The text has the server's number and words.
     static func refusal(in answer: [UInt8]) -> String? {
         let text = String(decoding: answer, as: UTF8.self)
         return text.contains("\"error\":") ? text : nil
@@ -145,7 +146,7 @@ enum JetStream {
         return words.hasPrefix("insufficient") ? "\(words) (see the server's max_file_store, and its disk)" : words
     }
 
-    /// Asks for the next messages of a priority. They come to `inbox`.
+    /// Asks for the next messages of a priority. The server sends them to `inbox`.
     static func pull(_ exchange: Exchange, priority: Int, count: Int, seconds: Double, inbox: String) {
         let request = "{\"batch\":\(count),\"expires\":\(Int(seconds * nanoseconds))}"
         exchange.fabric.publish(
@@ -161,7 +162,7 @@ enum JetStream {
 }
 
 extension StringProtocol {
-    /// The first occurrence of `other`. The standard library has this only for macOS's and Foundation's strings.
+    /// The first occurrence of `other`.
     func firstRange(of other: String) -> Range<Index>? {
         var start = startIndex
         while start < endIndex {

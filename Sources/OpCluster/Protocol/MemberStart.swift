@@ -11,7 +11,7 @@ final class MemberStart: Sendable {
     private let need: String
 
     /// - Parameters:
-    ///   - need: what rights the member needs, in words for a person.
+    ///   - need: the rights that the member needs, in words for a person.
     ///   - completion: called once, on any thread, with what is wrong; nil if all is well.
     init(need: String, _ completion: @escaping @Sendable (ClusterError?) -> Void) {
         self.need = need
@@ -27,9 +27,9 @@ final class MemberStart: Sendable {
 
     func fail(_ text: String) { finish(with: ClusterError(text)) }
 
-    /// The server has refused the member something. Fails, if the start is not over.
+    /// Fails the start, if it is not over, because the server has refused the member something.
     ///
-    /// - Returns: what a person should know, if the start had succeeded.
+    /// - Returns: a message for a person if the start had succeeded before; nil if the start has failed.
     @discardableResult
     func deny(_ denial: String) -> String? {
         let text = "\(denial): \(need)"

@@ -12,7 +12,7 @@ public enum StopRequest: UInt8, Sendable {
 struct Job: Sendable {
     var run: String
     var number: UInt64
-    /// Counts the publications of the task from 0. A repetition of one that the server has refused has the same number.
+    /// Counts the publications of the task from 0. If the server refuses one, its repetition has the same number.
     var attempt: UInt64
     /// 0 is the lowest priority, and 4 the highest.
     var priority: UInt8
@@ -27,7 +27,7 @@ public struct Payload: Sendable {
     public var bytes: [UInt8]
     /// The names of the other parts. A receiver fetches these before it uses the payload.
     public var blobs: [BlobName]
-    /// The other parts themselves. Only those whose bytes are in this process.
+    /// The other parts themselves, as far as this process has their bytes.
     public var contents: [Blob]
 
     /// Makes a payload of bytes and blobs that this process has.
@@ -56,7 +56,7 @@ struct Report: Sendable {
     }
 
     var worker: String
-    /// Grows each time that the worker begins with the run. Before it begins again, it has dropped all tasks of the run.
+    /// Grows each time that the worker begins with the run. A worker drops all tasks of the run before it begins again.
     var session: UInt64
     /// Counts from 1 in each session.
     var sequence: UInt64
@@ -71,15 +71,15 @@ struct TaskAttempt: Hashable, Sendable {
     let attempt: UInt64
 }
 
-/// A worker, as it presents itself.
+/// A worker's description of itself.
 public struct WorkerDescription: Sendable, Equatable {
-    /// Names the worker's process, unlike every other.
+    /// Unique among the processes of all workers.
     public var id: String
     /// The operator's name for it.
     public var name: String
     /// The machine.
     public var host: String
-    /// Its process there.
+    /// The process identifier on that machine.
     public var process: Int
     /// The version of opscript.
     public var version: String
@@ -91,10 +91,10 @@ public struct WorkerDescription: Sendable, Equatable {
     public var endedCount: Int
     /// The machine's load, as `uptime` gives it for one minute.
     public var load: Double
-    /// Seconds of its clock when it sent this.
+    /// When the worker sent the description, in seconds of its clock.
     public var sentAt: Double
 
-    /// How messages and reports call the worker: `w1 on host`, or `host-42` if its name says where it is.
+    /// The worker in messages and reports: `w1 on host`, or only its name if that begins with the host, as in `host-42`.
     public var label: String { host.isEmpty || name.hasPrefix(host) ? name : "\(name) on \(host)" }
 
     /// No worker has more slots.
@@ -138,18 +138,18 @@ enum Message: Sendable {
     /// Asks whether the coordinator lives now. The nonce distinguishes the answer from a copy of an earlier answer.
     case greet(run: String, nonce: UInt64)
     case greeted(nonce: UInt64)
-    /// Asks for permission to begin with a task that must not run twice. The nonce is of this body only.
+    /// Asks for permission to begin with a task that must not run twice. Each body has a nonce of its own.
     case claim(run: String, number: UInt64, attempt: UInt64, worker: String, session: UInt64, nonce: UInt64)
     case claimed(Bool)
     case want(BlobName, offset: Int, count: Int)
     case piece(offset: Int, [UInt8])
     case missing
-    /// A question of the layer above, whose meaning this layer does not know.
+    /// A question of the layer above. This layer does not know what it means.
     case ask(run: String, [UInt8])
     case answer([UInt8])
     /// Asks a worker to report again which tasks of a run it has.
     case recount(run: String)
-    /// The worker has done what it was told.
+    /// The worker has received a stop, a release or a recount.
     case done
 
     private var kind: UInt8 {

@@ -1,6 +1,6 @@
-/// The subjects of the messages. Their first parts are what a server's permissions are about; see docs/cluster.md.
+/// The subjects of the messages. The permissions of a server name their first parts; see `examples/cluster/nats-server.conf`.
 ///
-/// Tokens have no dots, blanks or wildcards, so identifiers are in hexadecimal and names of queues are made to fit.
+/// Tokens have no dots, blanks or wildcards, so identifiers are in hexadecimal, and `token` replaces other characters of a queue's name.
 enum Subject {
     static let hello = "opscript.hello"
     static let find = "opscript.find"

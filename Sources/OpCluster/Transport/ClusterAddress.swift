@@ -3,7 +3,7 @@ import Glibc
 extension NatsFabric.Settings {
     private var addresses: [ClusterAddress] { url.split(separator: ",").map { ClusterAddress($0) } }
 
-    /// Whether the URL is one, or several with commas between.
+    /// Whether the URL is a URL of a server, or several with commas between.
     public var hasValidURL: Bool { !addresses.isEmpty && addresses.allSatisfy { ["nats", "tls"].contains($0.scheme) && !$0.host.isEmpty } }
 
     /// The URL as messages show it: without passwords.
@@ -25,7 +25,7 @@ extension NatsFabric.Settings {
     /// Whether all servers are on this machine.
     public var isLoopback: Bool { addresses.allSatisfy(\.isLoopback) }
 
-    /// Refuses settings with which no connection can be made, where libnats would not say why.
+    /// Refuses settings with which no connection can be made, and for which libnats would not name the reason.
     ///
     /// - Throws: an error that says what is wrong.
     public func check() throws(ClusterError) {
@@ -44,7 +44,7 @@ extension NatsFabric.Settings {
         }
     }
 
-    /// The errors if no server's name has an address.
+    /// The errors of looking up the servers' names; nil if one of them has an address.
     var unknownHosts: String? {
         var errors: [String] = []
         for host in addresses.map(\.host) {

@@ -6,23 +6,24 @@ public protocol Fabric: AnyObject, Sendable {
     var isConnected: Bool { get }
     /// The greatest number of bytes of a message.
     var maxPayload: Int { get }
-    /// The last refusal of the server for this user; nil if none so far. A refused subscription is known before the answer to any later message.
+    /// The server's last refusal of something that this user needs; nil if none so far. The refusal of a subscription is known before the answer to
+    /// any later message.
     var denial: String? { get }
     /// A number that cannot be guessed, except in tests.
     func randomNumber() -> UInt64
 
     /// Publishes a message without waiting. Without a connection, the message is kept or lost: a caller that needs an answer repeats it.
     func publish(_ message: OutgoingMessage)
-    /// Calls `body` after so many seconds, on a thread of its own.
+    /// Calls `body` after so many seconds, on a thread of the fabric.
     func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void)
     /// Begins to receive the messages of the subjects, which may contain wildcards. Called once.
     func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError)
-    /// Sends what was published, for so many seconds at most, and ends. The receiver gets nothing afterwards.
+    /// Sends the messages that were published, for so many seconds at most, and disconnects. The receiver gets nothing afterwards.
     func close(waiting seconds: Double)
 }
 
 extension Fabric {
-    /// Nothing.
+    /// Nil: the fabric refuses nothing.
     public var denial: String? { nil }
     /// A number that cannot be guessed.
     public func randomNumber() -> UInt64 { .random(in: .min ... .max) }
@@ -30,11 +31,11 @@ extension Fabric {
 
 /// A change of a connection, in words for a person.
 public enum ConnectionChange: Sendable {
-    /// It was lost, and is made again.
+    /// The connection was lost. The fabric connects again.
     case lost(String)
-    /// It was made again. The server has forgotten this member's pulls.
+    /// The fabric has connected again. The server has forgotten this member's pulls.
     case isBack(String)
-    /// Something went wrong, and the connection is as it was.
+    /// Something went wrong. The connection is as it was.
     case fault(String)
     /// The server does not allow this member something that it needs.
     case denied(String)
@@ -53,13 +54,13 @@ public struct OutgoingMessage: Sendable {
     public var subject: String
     /// The subject of the answer; nil if none is wanted.
     public var reply: String?
-    /// By which a stream recognizes a message that comes twice.
+    /// The name by which a stream recognizes a message that arrives twice.
     public var id: String?
     /// The contents.
     public var bytes: [UInt8]
 }
 
-/// A message that has come.
+/// A message that has arrived.
 public struct IncomingMessage: Sendable {
     /// The subject.
     public var subject: String
@@ -81,15 +82,15 @@ public struct IncomingMessage: Sendable {
     static let pullIsOver = 408
 }
 
-/// Gets what a fabric receives, one call at a time.
+/// Gets the messages that a fabric receives, one at a time.
 public protocol FabricReceiver: AnyObject, Sendable {
-    /// A message has come.
+    /// A message has arrived.
     func receive(_ message: IncomingMessage)
-    /// Something has happened to the connection. Comes on any thread.
+    /// Something has happened to the connection. Called on any thread.
     func connectionHasChanged(_ change: ConnectionChange)
 }
 
-/// Why something about a cluster is not possible.
+/// The reason why something about a cluster is not possible.
 public struct ClusterError: Error, CustomStringConvertible, Sendable {
     /// One sentence that says what is wrong, and what to do.
     public let description: String

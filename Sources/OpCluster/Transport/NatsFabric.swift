@@ -11,7 +11,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     public struct Settings: Sendable {
         /// The server's URL, such as `nats://host:4222`, or several with commas between. May contain user and password.
         public var url: String
-        /// By which the server's monitoring shows the connection.
+        /// The name of the connection in the server's monitoring.
         public var name = "opscript"
         /// A user and a password.
         public var user: String?, password: String?
@@ -37,7 +37,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
     /// Makes a connection that is not open yet.
     public init(_ settings: Settings) { self.settings = settings }
 
-    /// Why no connection can be made in this process; nil if one can.
+    /// The reason why this process cannot connect; nil if it can.
     public static var missing: String? { unsafe cnats_missing().map { unsafe String(cString: $0) } }
 
     /// Seconds of the clock.
@@ -78,7 +78,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
             }
         }
         let refusal = Awaited<String>()
-        // A signal would end what libnats waits for, also on the threads that it starts.
+        // A new thread receives no signals. A signal would end a wait of libnats, also on the threads that libnats starts.
         startThread { [self] in refusal.give(connect()) }
         let text = refusal.get()
         guard let connection = unsafe connection else {
@@ -89,7 +89,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         }
     }
 
-    /// Returns what is wrong if there is no connection.
+    /// Connects. Returns the error if that fails.
     private func connect() -> String {
         let handlers = unsafe cnats_handlers(
             context: Unmanaged.passUnretained(self).toOpaque(),
@@ -103,7 +103,7 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
             })
         var error = [CChar](repeating: 0, count: 512)
         unsafe connection = unsafe withSettings { settings in unsafe cnats_connect(settings, handlers, &error, error.count) }
-        // libnats says of such a server that it is not available.
+        // For a server with an unknown name, libnats only says that no server is available.
         if unsafe connection == nil, let unknown = settings.unknownHosts { return unknown }
         return String(decoding: error.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }

@@ -10,10 +10,10 @@ extension ClusterWorker {
         if !state.withLock(\.isClosed) { exchange.fabric.after(Self.pullInterval) { [weak self] in self?.pullAgain() } }
     }
 
-    /// Seconds after its end in which the server says that a pull is over.
+    /// Seconds after the end of a pull in which the server says that the pull is over.
     private static let statusDelay = 2.0
 
-    /// Asks the stream for jobs, as many as there is room for.
+    /// Asks the stream for as many jobs as the worker has room for.
     func pull() {
         let now = now
         let isConnected = exchange.fabric.isConnected
@@ -25,7 +25,7 @@ extension ClusterWorker {
             for priority in state.pulls.indices.reversed() {
                 state.pulls[priority].removeAll { $0.end + Self.statusDelay <= now || $0.count <= 0 }
                 let asked = state.pulls[priority].reduce(0) { $0 + $1.count }
-                // Pull few messages only if few are missing.
+                // A pull asks for at least half of the room, so that pulls are few.
                 guard asked * 2 <= room, asked < room else { continue }
                 state.pulls[priority].append(Pull(count: room - asked, end: now + Self.pullSeconds))
                 requests.append((priority, room - asked))
@@ -43,7 +43,7 @@ extension ClusterWorker {
     /// Seconds after which to pull again when the server has refused a pull.
     private static let refusalInterval = 0.5
 
-    /// The server says something about a pull in place of a message.
+    /// Handles a status that the server sends for a pull in place of a message.
     func handlePullStatus(_ status: Int, priority: Int) {
         state.withLock { state in
             if status == IncomingMessage.pullIsOver {
@@ -75,7 +75,7 @@ extension ClusterWorker {
         let action = state.withLock { state -> Action in
             // The same message again, because the stream did not hear that this worker works on it. The first one counts.
             if state.has(task.identity) { return .nothing }
-            // The worker pulls as many jobs of each priority as it has room for, so more may come than fit.
+            // The worker pulls as many jobs of each priority as it has room for, so more may arrive than fit.
             let isFull = state.taskCount >= state.wantedCount(slots: slots, at: now)
             if state.isDraining || state.isClosed || isFull { return .giveBack }
             let run: WorkerRun
@@ -96,7 +96,7 @@ extension ClusterWorker {
         case .giveBack: JetStream.acknowledge(exchange, message.reply, JetStream.rejected)
         case .prepare(let run):
             run.whenAlive { [self] isAlive in
-                // Otherwise the run's end has given the task back.
+                // Otherwise the worker has given the task back.
                 guard isAlive, task.markReported() else { return }
                 run.report(task, .taken(acknowledgement: task.acknowledgement))
                 prepare(task)
@@ -104,7 +104,7 @@ extension ClusterWorker {
         }
     }
 
-    /// Gets what the task needs before it can run.
+    /// Fetches the blobs that the task needs before it can run.
     private func prepare(_ task: WorkerTask) {
         exchange.fetch(task.job.payload.blobs, from: Subject.run(task.job.run)) { [self] blobs in
             guard let blobs else { return decline(task) }
@@ -112,7 +112,7 @@ extension ClusterWorker {
         }
     }
 
-    /// The coordinator has confirmed that this worker is the holder of these tasks. Before that, another worker may be, or the tasks may have ended.
+    /// The coordinator has confirmed that this worker holds the tasks `taken`. Before that, another worker may hold them, or they may have ended.
     func handleConsent(to taken: [WorkerTask], refused: [WorkerTask]) {
         for task in refused { stop(task, .drop) }
         let ready = taken.filter { $0.recordConsent() }
@@ -123,7 +123,7 @@ extension ClusterWorker {
         state.withLock { state in
             for task in tasks where state.preparing[task.identity] === task {
                 state.preparing[task.identity] = nil
-                // In the order of their priorities, and equal ones as they have come.
+                // Higher priorities are nearer to the end, and earlier tasks of one priority, too.
                 let position = state.waiting.firstIndex { $0.job.priority >= task.job.priority } ?? state.waiting.endIndex
                 state.waiting.insert(task, at: position)
             }
@@ -162,7 +162,7 @@ extension ClusterWorker {
         }
     }
 
-    /// Gives a task back that has not begun, and never will.
+    /// Gives back a task that has not begun. It never begins here.
     func decline(_ task: WorkerTask, isBusy: Bool = false) {
         guard task.abandon(), state.withLock({ $0.remove(task) }) else { return }
         // This worker is the holder of a task that it has reported, and the coordinator publishes such a task again. Other tasks return to the
@@ -175,7 +175,7 @@ extension ClusterWorker {
     /// Tells the stream what becomes of a task.
     private func acknowledge(_ task: WorkerTask, _ answer: [UInt8]) { JetStream.acknowledge(exchange, task.acknowledgement, answer) }
 
-    /// Gives tasks back that were fetched ahead, and wait for bodies that turn out to take long. Another worker may have a free slot.
+    /// Gives back tasks that were fetched ahead, and wait for bodies that turn out to take long. Another worker may have a free slot.
     private func returnSurplus() {
         let now = now
         let surplus = state.withLock { state in
@@ -197,7 +197,7 @@ extension ClusterWorker {
         }
     }
 
-    /// Gives the slot of a task that does not end to others.
+    /// Gives others the slot of a task that does not end.
     private func detach(_ task: WorkerTask) {
         let isLeft = state.withLock { state in
             state.running[task.identity] === task && state.detached.insert(task.identity).inserted
@@ -245,9 +245,9 @@ extension ClusterWorker {
         for acknowledgement in acknowledgements { JetStream.acknowledge(exchange, acknowledgement, JetStream.acknowledged) }
     }
 
-    /// Ends what is left of a run.
+    /// Ends a run here, with its remaining tasks.
     ///
-    /// - Parameter isOver: whether the coordinator has said so. Otherwise it may come back, and its run begins anew.
+    /// - Parameter isOver: whether the coordinator has ended the run. Otherwise the coordinator may return, and its run begins anew.
     func endRun(_ run: WorkerRun, isOver: Bool) {
         let (name, now) = (run.name, now)
         let ended = state.withLock { state -> (others: [WorkerTask], running: [WorkerTask], since: Double)? in
@@ -263,7 +263,7 @@ extension ClusterWorker {
             for task in others { state.remove(task) }
             return (others, running.filter(\.isBegun), since)
         }
-        // Another thread ends it.
+        // Another thread has ended the run.
         guard let (others, running, since) = ended else { return }
         run.close()
         // Until the coordinator has been silent for long, it may still answer another worker, or return.
@@ -286,7 +286,7 @@ extension ClusterWorker.State {
         running[identity] != nil || preparing[identity] != nil || ended[identity] != nil || waiting.contains { $0.identity == identity }
     }
 
-    /// How many tasks to have, those that wait included.
+    /// How many tasks to have, including those that wait.
     func wantedCount(slots: Int, at now: Double) -> Int {
         if averageSeconds >= ClusterWorker.longestAhead { return slots }
         let long = running.values.count { $0.isBegun && now - $0.began >= ClusterWorker.longestAhead }

@@ -40,7 +40,7 @@ extension ClusterWorker: Exchange.Handler {
         if let task { stop(task, request) }
     }
 
-    /// Reports again which tasks of a run there are.
+    /// Reports the tasks of a run again.
     private func recount(_ name: String) {
         let (run, tasks) = state.withLock { state -> (WorkerRun?, [WorkerTask]) in
             let tasks = Array(state.running.values) + Array(state.preparing.values) + state.waiting
@@ -90,7 +90,7 @@ extension ClusterWorker: Exchange.Handler {
 extension IncomingMessage {
     /// The priority at the end of the subject of a pull's answers.
     fileprivate var priorityOfPull: Int? { subject.hasPrefix(Subject.inbox(ClusterWorker.pullPrefix)) ? lastToken : nil }
-    /// The priority at the end of a job's subject. A message that a consumer gives has that subject.
+    /// The priority at the end of a job's subject. A message that a consumer delivers has that subject.
     fileprivate var priorityOfJob: Int? { subject.hasPrefix(Subject.jobPrefix) ? lastToken : nil }
 
     private var lastToken: Int? {

@@ -1,16 +1,16 @@
 import OpPlatform
 
-/// The end of a cluster that does the work: it takes jobs from the stream, has them run, and reports what comes of them.
+/// The member of a cluster that does the work: it takes jobs from the stream, has a runner run them, and reports their outcomes.
 ///
 /// - Concurrency: safe from every thread.
 public final class ClusterWorker: Sendable {
-    /// Runs tasks. Called on a thread that receives messages, or on the one that closes the worker, with no lock of the worker held.
+    /// Runs tasks. Called on any thread, such as the one that has finished another task, with no lock of the worker held.
     public protocol Runner: AnyObject, Sendable {
         /// Begins to run a task. `task.finish` must be called once, on any thread.
         func run(_ task: WorkerTask)
         /// Stops a task that runs, or has just ended.
         func stop(_ task: WorkerTask, _ request: StopRequest)
-        /// A task that was stopped some time ago has not ended. Its slot is given to others, so it must not be in their way.
+        /// A task that was stopped some time ago has not ended. Others get its slot, so the task must not make them wait.
         func detach(_ task: WorkerTask)
         /// A run is over at this worker. None of its tasks starts any more, and the outcomes of running ones are not needed.
         func runHasEnded(_ run: String)
@@ -28,9 +28,9 @@ public final class ClusterWorker: Sendable {
     }
 
     struct State {
-        /// The runs that tasks have come from.
+        /// The runs that have sent tasks, and are not over.
         var runs: [String: WorkerRun] = [:]
-        /// The number of sessions of runs.
+        /// The number of sessions so far.
         var sessionCount: UInt64 = 0
         /// For each run that has ended here, the time since which its coordinator is silent.
         var silentRuns: [String: Double] = [:]
@@ -41,17 +41,17 @@ public final class ClusterWorker: Sendable {
         var detached: Set<WorkerTask.Identity> = []
         /// The tasks that wait for an answer of their coordinator, or for their blobs.
         var preparing: [WorkerTask.Identity: WorkerTask] = [:]
-        /// The subjects that acknowledge the jobs that are done. The worker sends these messages with its next request, because it takes longer to
-        /// wake a sleeping server than to let it read on.
+        /// The subjects that acknowledge the jobs that are done. The worker sends these messages with its next pull, because waking a sleeping server
+        /// takes longer than letting it read on.
         var acknowledgements: [String] = []
         /// The tasks that have ended, until the coordinator knows that.
         var ended: [WorkerTask.Identity: WorkerTask] = [:]
         /// The pulls that the server has, of each priority.
         var pulls = [[Pull]](repeating: [], count: Subject.priorityCount)
-        /// Before this time nothing is pulled, since the server has refused it.
+        /// Before this time the worker pulls nothing, since the server has refused a pull.
         var nextPull: Double = 0
         var endedCount = 0
-        /// The average seconds of a body, the last ones counting most.
+        /// The average seconds of a body. The last bodies count most.
         var averageSeconds = 0.1
         var isDraining = false
         var isClosed = false
@@ -65,7 +65,7 @@ public final class ClusterWorker: Sendable {
         var taskCount: Int { runningCount + preparing.count + waiting.count }
     }
 
-    /// A request for messages: the number of those that have not come, and the time when the server forgets the request.
+    /// A request for messages: the number of those that have not arrived, and the time when the server forgets the request.
     struct Pull {
         var count: Int
         let end: Double
@@ -79,22 +79,22 @@ public final class ClusterWorker: Sendable {
     private let description: WorkerDescription
 
     static let pullPrefix = "pull"
-    /// A server that dies takes the pulls with it, so they are short.
+    /// A server that dies forgets the pulls, so they are short.
     static let helloInterval = 1.0, pullSeconds = 10.0, progressInterval = 5.0
-    /// Seconds between two looks for pulls that are over.
+    /// Seconds between two checks for pulls that are over.
     static let pullInterval = 1.0
     /// Seconds without a word of a coordinator after which its run is over here.
     static let coordinatorSilence = 45.0
     /// Seconds after which a job whose coordinator does not answer is tried again, by any worker.
     static let greetInterval = 5.0
-    /// A worker fetches ahead what it will probably begin within so many seconds, so that no slot waits for the network.
+    /// A worker fetches ahead the tasks that it will probably begin within so many seconds, so that no slot waits for the network.
     static let aheadSeconds = 0.02
     /// The most tasks that a worker fetches ahead for each slot.
     static let mostAhead = 64
     /// For slots whose bodies take more seconds than this, nothing is fetched ahead. They wait for less than a hundredth of the time, and another
     /// worker may have a free slot earlier.
     static let longestAhead = 0.1
-    /// Seconds that a body may take to end when it was told to, before others get its slot. Commands that it waits for are killed after two.
+    /// Seconds that a stopped body may take to end before others get its slot. Commands that it waits for are killed after two seconds.
     static let stopSeconds = 4.0
 
     /// Makes a worker that is not connected yet.
@@ -167,7 +167,7 @@ public final class ClusterWorker: Sendable {
         exchange.fabric.after(0.05) { [self] in waitUntilEmpty(completion) }
     }
 
-    /// Closes at once. Running tasks count as lost. The runner must not call this on a thread that receives messages, because it waits for that.
+    /// Closes at once. Running tasks count as lost. A thread that receives messages must not call this, because the call waits for that thread.
     public func close() {
         let runs = state.withLock { state in
             state.isClosed = true
@@ -183,11 +183,11 @@ public final class ClusterWorker: Sendable {
             }
             return state.runs
         }
-        // Otherwise the runner keeps the tasks, and those keep this.
+        // Otherwise the runner would keep the tasks, and these would keep the worker.
         for run in left.values where run.wasAlive { runner.runHasEnded(run.name) }
     }
 
-    /// The worker's present load, for a person.
+    /// The worker's present description, for a person.
     public var status: WorkerDescription { describe() }
 
     // MARK: presence
@@ -219,7 +219,7 @@ public final class ClusterWorker: Sendable {
             return (tasks, Array(state.runs.values), state.isClosed)
         }
         if isClosed { return }
-        // In their order, so that a simulation can be repeated.
+        // Sorted, so that a simulation can be repeated.
         for subject in tasks.map(\.acknowledgement).sorted() { JetStream.acknowledge(exchange, subject, JetStream.inProgress) }
         for run in runs.sorted(by: { $0.session < $1.session }) where run.isSilent(for: Self.coordinatorSilence) {
             endRun(run, isOver: false)

@@ -1,6 +1,6 @@
 import OpPlatform
 
-/// A run at a worker: whether its coordinator lives, and the reports that it has not confirmed.
+/// A run at a worker: whether its coordinator lives, and the reports that the coordinator has not confirmed.
 final class WorkerRun: Sendable {
     typealias Entry = (task: WorkerTask, entry: Report.Entry)
 
@@ -9,7 +9,7 @@ final class WorkerRun: Sendable {
 
         var life = Life.unknown
         var wasAlive = false
-        /// Called when it is known whether the coordinator is there.
+        /// Called when it is known whether the coordinator lives.
         var waiters: [@Sendable (Bool) -> Void] = []
         var lastHeard: Double
         var lastBeat: UInt64 = 0
@@ -29,18 +29,18 @@ final class WorkerRun: Sendable {
 
     struct Unconfirmed {
         var report: Report
-        /// The tasks whose beginning and whose outcomes are in the report.
+        /// The tasks that the report names as taken, and those with an outcome in it.
         let taken: [WorkerTask], ended: [WorkerTask]
         let firstSentAt: Double
         var sentAt: Double
     }
 
     let name: String
-    /// Differs from that of every other run of the worker, and grows.
+    /// Grows with each run of the worker, so each run has a session of its own.
     let session: UInt64
     private let worker: ClusterWorker
     private let state: Guarded<State>
-    /// Held while a report is taken and sent: the coordinator takes reports only in their order.
+    /// Held while a report is made and sent: the coordinator accepts reports only in their order.
     private let sending = Guarded(())
 
     private static let secondsPerTry = 1.0
@@ -52,10 +52,10 @@ final class WorkerRun: Sendable {
         state = Guarded(State(lastHeard: worker.now))
     }
 
-    /// Whether the coordinator has been there, so that tasks may have begun. Stays true when the run is over.
+    /// Whether the coordinator has answered, so that tasks may have begun. Stays true when the run is over.
     var wasAlive: Bool { state.withLock { $0.wasAlive } }
 
-    /// Whether the coordinator has said or confirmed nothing for so long.
+    /// Whether the coordinator has said nothing for so long, or has not confirmed a report for twice as long.
     func isSilent(for seconds: Double) -> Bool {
         let now = worker.now
         return state.withLock { state in
@@ -64,7 +64,7 @@ final class WorkerRun: Sendable {
         }
     }
 
-    /// Whether everything that was said has been heard.
+    /// Whether the coordinator has confirmed all reports and released all blobs.
     var isQuiet: Bool { state.withLock { $0.entries.isEmpty && $0.unconfirmed.isEmpty && $0.blobs.isEmpty } }
 
     /// Whether the run is over here.
@@ -72,7 +72,7 @@ final class WorkerRun: Sendable {
 
     // MARK: the coordinator
 
-    /// Calls `body` when it is known whether the coordinator lives. A job in the stream may be older than its death.
+    /// Calls `body` when it is known whether the coordinator lives. A job in the stream may be older than the coordinator's death.
     func whenAlive(_ body: @escaping @Sendable (Bool) -> Void) {
         let (known, isFirst) = state.withLock { state -> (Bool?, Bool) in
             switch state.life {
@@ -103,7 +103,7 @@ final class WorkerRun: Sendable {
         for waiter in waiters { waiter(true) }
     }
 
-    /// Notes that the coordinator was heard. Returns false for an old message.
+    /// Records a beat of the coordinator. Returns false for an old beat.
     func recordBeat(_ count: UInt64) -> Bool {
         state.withLock { state in
             guard count > state.lastBeat else { return false }
@@ -115,7 +115,7 @@ final class WorkerRun: Sendable {
 
     func close() {
         let (waiters, writers) = state.withLock { state in
-            // Emptied under the lock that ends the life: otherwise this object and a later task keep each other.
+            // The lists are emptied under the same lock. Otherwise, this object and a later task would keep each other alive.
             state.life = .over
             (state.entries, state.unconfirmed, state.blobs, state.outputCount) = ([], [], [:], 0)
             return (exchange(&state.waiters, with: []), state.dequeueWriters())
@@ -151,7 +151,7 @@ final class WorkerRun: Sendable {
         room?.get()
     }
 
-    /// Sends what was not reported, unless much is not confirmed.
+    /// Sends the next report, unless too many are unconfirmed.
     private func send() {
         let isSent = sending.withLock { _ in
             guard let (report, writers) = nextReport() else { return false }
@@ -188,7 +188,7 @@ final class WorkerRun: Sendable {
         worker.exchange.publish(.report(report), to: Subject.run(name))
     }
 
-    /// The coordinator has applied a report. Earlier reports are confirmed, too, unless they have taken tasks, which may be refused.
+    /// The coordinator has applied a report. Earlier reports are confirmed, too, unless they name taken tasks: the coordinator may refuse those.
     func confirm(_ sequence: UInt64, refused: [TaskAttempt]) {
         let isConfirmed = { (sent: Unconfirmed) in
             sent.report.sequence == sequence || sent.report.sequence < sequence && sent.taken.isEmpty

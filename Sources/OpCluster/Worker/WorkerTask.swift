@@ -25,7 +25,7 @@ public final class WorkerTask: Sendable {
     }
 
     let job: Job
-    /// Where the stream learns what becomes of the task's message.
+    /// The subject on which the stream learns what becomes of the task's message.
     let acknowledgement: String
     // The task keeps both: its body may finish, or write, after the worker was closed.
     private let worker: ClusterWorker
@@ -41,7 +41,7 @@ public final class WorkerTask: Sendable {
     /// When the body began, by this member's clock.
     var began: Double { state.withLock { $0.began } }
     var isBegun: Bool { state.withLock { $0.phase == .begun } }
-    /// How the body is to end, if anybody has said so.
+    /// The strongest request to stop the body; nil if there was none.
     public var stopRequest: StopRequest? { state.withLock { $0.stop } }
 
     /// Whether the run of the task is over here.
@@ -121,11 +121,11 @@ public final class WorkerTask: Sendable {
         if isFirst { worker.finish(self, payload) }
     }
 
-    /// Passes on what the body has written to stdout (1) or stderr (2). Waits while the network is much slower than the body.
+    /// Passes on the body's output to stdout (1) or stderr (2). Waits while the network is much slower than the body.
     public func write(_ bytes: [UInt8], to stream: UInt8) {
         let run = session.withLock { $0 }
         run?.awaitRoomForOutput()
-        // In parts that fit a message, of whole lines if they are not longer than that.
+        // Each part fits a message, and ends with a newline unless a line is longer than a part.
         var rest = bytes[...]
         while !rest.isEmpty {
             let most = rest.prefix(Self.mostOutput)
@@ -157,7 +157,7 @@ public final class WorkerTask: Sendable {
         }
     }
 
-    /// Gets blobs that the coordinator of the run offers; nil if one of them cannot be had.
+    /// Gets blobs that the coordinator of the run offers; nil if one of them cannot be fetched.
     public func fetch(_ names: [BlobName], completion: @escaping @Sendable ([Blob]?) -> Void) {
         worker.exchange.fetch(names, from: Subject.run(job.run), completion: completion)
     }
