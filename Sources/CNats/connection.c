@@ -27,16 +27,16 @@ struct cnats_connection {
     cnats_handlers handlers;
     natsSubscription **subscriptions;
     size_t subscription_count;
-    // Messages that were handled. libnats frees each on a thread of its own, which costs more to wake than a message does otherwise.
+    // Messages that were handled. A thread of libnats frees each one. Waking it costs more than the other work for a message.
     natsMsg *handled[MAX_HANDLED];
     size_t handled_count, handled_bytes;
-    // `cnats_close` waits for these: the last calls of the handlers, which threads of libnats make.
+    // With these, `cnats_close` waits until threads of libnats have made the last calls of the handlers.
     pthread_mutex_t lock;
     pthread_cond_t has_ended;
     size_t open_count;  // the connection and its subscriptions
 };
 
-// libnats may write on the thread that calls it, and a connection that is gone would raise SIGPIPE there. With TLS, it does.
+// libnats may write on the thread that calls it. With TLS, a write to a broken connection raises SIGPIPE there.
 typedef struct pipe_signal {
     bool was_blocked, was_pending;
 } pipe_signal;
@@ -58,7 +58,7 @@ static pipe_signal block_pipe_signal(void) {
 static void unblock_pipe_signal(pipe_signal signal) {
     sigset_t signals = only_pipe_signal();
     const struct timespec none = {0};
-    // Otherwise whoever unblocks it later would get it.
+    // Otherwise the thread would get the signal when it next unblocks SIGPIPE.
     if (!signal.was_pending) sigtimedwait(&signals, NULL, &none);
     if (!signal.was_blocked) pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }
@@ -74,7 +74,7 @@ static void handle_message(natsConnection *nats, natsSubscription *subscription,
     (void)subscription;
     cnats_connection *connection = closure;
     const char *status = NULL, *reply = nats_functions.natsMsg_GetReply(message);
-    // Looking for a header parses the message, and few have one. Those of the server have no bytes.
+    // Looking for a header parses the message, and few messages have one. The server's statuses have no bytes.
     if (nats_functions.natsMsg_GetDataLength(message) == 0) nats_functions.natsMsgHeader_Get(message, "Status", &status);
     cnats_message received = {
         .subject = nats_functions.natsMsg_GetSubject(message),
@@ -89,7 +89,7 @@ static void handle_message(natsConnection *nats, natsSubscription *subscription,
     if (connection->handled_count == MAX_HANDLED || connection->handled_bytes >= MAX_HANDLED_BYTES) free_handled(connection);
 }
 
-// The message of libnats without the line of its source, which it puts before the message.
+// An error of libnats without the place in its source code, which libnats puts before the text.
 static const char *without_place(const char *text) {
     const char *end = text[0] == '(' ? strstr(text, "): ") : NULL;
     return end != NULL ? end + 3 : text;
@@ -207,8 +207,8 @@ cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers h
         pthread_mutex_init(&connection->lock, NULL);
         pthread_cond_init(&connection->has_ended, NULL);
         status = apply(options, settings, connection);
-        // One signature in 256 begins with a zero byte. libnats takes it for empty and does not send it. The server lets the next attempt sign
-        // something else.
+        // One signature in 256 begins with a zero byte. libnats takes it for empty and does not send it. At the next attempt, the server has
+        // libnats sign something else.
         bool signs = settings->credentials != NULL || settings->nkey_seed != NULL;
         for (int tries = signs ? 3 : 1; status == NATS_OK && connection->nats == NULL && tries > 0; tries--) {
             // The threads that libnats starts here inherit the blocked signal.
@@ -256,7 +256,7 @@ bool cnats_subscribe(cnats_connection *connection, const char *subject) {
     nats_status status = nats_functions.natsConnection_Subscribe(&subscription, connection->nats, subject, handle_message, connection);
     unblock_pipe_signal(signal);
     if (status != NATS_OK) return false;
-    // The protocol limits what is under way; a message that libnats dropped would have to be sent again.
+    // The protocol limits the number of messages under way. A message that libnats dropped would have to be sent again.
     nats_functions.natsSubscription_SetPendingLimits(subscription, -1, -1);
     subscriptions[count] = subscription;
     connection->subscription_count++;

@@ -18,7 +18,7 @@ static void (*free_key)(void *);
 static void load(void) {
     void *library = dlopen("libcrypto.so.3", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) return;
-    // A data pointer becomes one of a function: POSIX allows that, and C does not.
+    // POSIX allows the conversion of a data pointer to a function pointer. C does not.
     *(void **)&sha256 = dlsym(library, "SHA256");
     *(void **)&sha256_init = dlsym(library, "SHA256_Init");
     *(void **)&sha256_update = dlsym(library, "SHA256_Update");
@@ -36,7 +36,7 @@ bool cnats_digest(const void *bytes, size_t count, uint8_t digest[CNATS_DIGEST_C
 // SHA-256 takes blocks of this size.
 enum { BLOCK_COUNT = 64 };
 
-// The digest of the key, each byte changed by `pad`, and of three parts.
+// The digest of the key, each byte xored with `pad`, and of three parts.
 static bool digest_parts(
     const uint8_t key[BLOCK_COUNT], uint8_t pad, const void *first, size_t first_count, const void *second, size_t second_count, const void *third,
     size_t third_count, uint8_t digest[CNATS_DIGEST_COUNT]) {
@@ -47,7 +47,7 @@ static bool digest_parts(
            sha256_update(context, second, second_count) && sha256_update(context, third, third_count) && sha256_final(digest, context);
 }
 
-// By hand, since OpenSSL's own function looks up its algorithm at each call, which takes longer than a short message.
+// Written out, since OpenSSL's function looks up its algorithm at each call. That takes longer than the code of a short message.
 bool cnats_authenticate(
     const void *key, size_t key_count, const void *subject, size_t subject_count, const void *bytes, size_t count,
     uint8_t code[CNATS_DIGEST_COUNT]) {

@@ -13,8 +13,8 @@ static const char *missing;
 nats_library nats_functions;
 static char description[256];
 
-// libnats has SIGPIPE ignored from now on. Scripts that print and their commands need it, so that is undone: threads do not get it while they are
-// in libnats. The threads that it starts here get no signals.
+// `nats_Open` makes the process ignore SIGPIPE. Scripts that print, and their commands, need the signal, so this function restores its action:
+// threads block the signal while they are in libnats. The threads that libnats starts here get no signals.
 static bool open_library(void) {
     struct sigaction action;
     sigset_t all, before;

@@ -1,5 +1,5 @@
-// The part of libnats that is used, which is loaded at run time. The declarations are here, so a build does not need libnats-dev and never depends
-// on whether it is installed. A test compares them with libnats's own header.
+// The functions of libnats that this module uses. They are loaded at run time. With these declarations, a build needs no libnats-dev, and is the same
+// whether that is installed or not. A test compares the declarations with libnats's own header.
 #ifndef CNATS_LIBRARIES_H
 #define CNATS_LIBRARIES_H
 
@@ -12,7 +12,7 @@ typedef struct __natsMsg natsMsg;
 typedef struct __natsOptions natsOptions;
 typedef struct __natsSubscription natsSubscription;
 
-// Enumerations of libnats: C represents them by this type.
+// Enumerations of libnats, which C compilers represent by this type.
 typedef unsigned nats_status;
 typedef unsigned nats_connection_status;
 

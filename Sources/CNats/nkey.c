@@ -1,11 +1,11 @@
-// The public key of an nkey's seed, which libnats wants beside the file with the seed.
+// The public key of an nkey's seed. libnats needs it besides the file with the seed.
 #include <stdio.h>
 #include <string.h>
 
 #include "CNats.h"
 #include "crypto.h"
 
-// A seed is in base 32: two bytes that say what it is, the 32 bytes, and a checksum. A public key has one byte before it.
+// A seed is in base 32: two bytes with the kind of the key, the 32 bytes of the key, and a checksum. A public key has one byte for its kind.
 enum { KEY_COUNT = 32, SEED_COUNT = 2 + KEY_COUNT + 2, PUBLIC_COUNT = 1 + KEY_COUNT + 2, SEED_LETTERS = 58 };
 enum { KIND_SEED = 18 << 3, KIND_USER = 20 << 3 };
 
@@ -49,7 +49,7 @@ static void encode(const uint8_t *bytes, size_t count, char *text) {
     *text = '\0';
 }
 
-// Finds the seed in a file, which may have lines around it.
+// Finds the seed in a file, which may have other lines.
 static bool read_seed(const char *path, uint8_t seed[SEED_COUNT]) {
     FILE *file = fopen(path, "re");
     if (file == NULL) return false;

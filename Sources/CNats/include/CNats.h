@@ -1,5 +1,5 @@
-// A connection to a NATS server, the digests of messages, and what else Swift cannot call. The libraries, libnats and libcrypto, are loaded
-// when the first connection is made: a run without a cluster does not pay for them, and a machine need not have them.
+// A connection to a NATS server, the digests of messages, and other functions that Swift cannot call. libnats and libcrypto are loaded when the
+// first connection is made: a run without a cluster does not pay for them, and a machine need not have them.
 #ifndef CNATS_H
 #define CNATS_H
 
@@ -11,8 +11,8 @@ typedef struct cnats_connection cnats_connection;
 
 /// How to connect. A pointer may be NULL. The strings are copied.
 typedef struct cnats_settings {
-    const char *url;          // or several with commas between; may contain user and password
-    const char *name;         // by which the server's monitoring shows the connection
+    const char *url;          // one URL, or several with commas between; may contain user and password
+    const char *name;         // the name of the connection in the server's monitoring
     const char *user, *password;
     const char *credentials;  // a file of credentials
     const char *nkey_seed;    // a file with the seed of a user's nkey
@@ -21,13 +21,13 @@ typedef struct cnats_settings {
     bool requires_tls;
 } cnats_settings;
 
-/// A message that has come. Valid during the call of the handler.
+/// A message that has arrived. Valid during the call of the handler.
 typedef struct cnats_message {
     const char *subject;
     const char *reply;  // "" for none
     const uint8_t *bytes;
     size_t count;
-    int status;  // what the server says in place of a message, such as CNATS_NO_RESPONDERS; 0 for a message
+    int status;  // the server's status in place of a message, such as CNATS_NO_RESPONDERS; 0 for a message
 } cnats_message;
 
 /// A status: the subject of a request has no subscriber.
@@ -35,35 +35,35 @@ typedef struct cnats_message {
 
 typedef enum cnats_event { CNATS_DISCONNECTED, CNATS_RECONNECTED, CNATS_CLOSED, CNATS_FAULT } cnats_event;
 
-/// Called on threads of libnats. Messages come one after the other on one thread; events on others.
+/// Called on threads of libnats. One thread delivers all messages, one after the other. Other threads deliver events.
 typedef struct cnats_handlers {
     void *context;
     void (*message)(void *context, const cnats_message *message);
     void (*event)(void *context, cnats_event event, const char *text);
 } cnats_handlers;
 
-/// Why no connection can be made in this process; NULL if one can. Loads the libraries. From any thread.
+/// The reason why this process cannot connect; NULL if it can. Loads the libraries. From any thread.
 const char *cnats_missing(void);
 
-/// Connects. Returns NULL, with `error` filled in, if that fails. A connection that breaks later is made again until it is closed. Messages
-/// that are published in between are kept, up to 64 MiB.
+/// Connects. Returns NULL, with `error` filled in, if that fails. After a break, libnats connects again until `cnats_close`. Messages that are
+/// published meanwhile are kept, up to 64 MiB.
 cnats_connection *cnats_connect(const cnats_settings *settings, cnats_handlers handlers, char *error, size_t error_size);
 
-/// Closes the connection after what was published has been sent, or after `milliseconds`. No handler is called afterwards. Not from a handler.
+/// Closes the connection when all published messages are sent, or after `milliseconds`. No handler is called afterwards. Not from a handler.
 void cnats_close(cnats_connection *connection, int64_t milliseconds);
 
 /// Frees a closed connection, once no other thread can use it.
 void cnats_free(cnats_connection *connection);
 
-/// From now on gets the messages of a subject, which may contain wildcards. False if that fails.
+/// Subscribes to a subject, which may contain wildcards. False if that fails.
 bool cnats_subscribe(cnats_connection *connection, const char *subject);
 
-/// Publishes a message. Does not wait for the server. `reply` is NULL for none; `id` is the number by which JetStream recognizes a message that
-/// comes twice, or NULL. Returns NULL, or why it failed. From any thread.
+/// Publishes a message. Does not wait for the server. `reply` is NULL for none; `id` is the name by which JetStream recognizes a message that
+/// arrives twice, or NULL. Returns NULL, or the error. From any thread.
 const char *cnats_publish(
     cnats_connection *connection, const char *subject, const char *reply, const char *id, const void *bytes, size_t count);
 
-/// Whether the connection is there now. From any thread.
+/// Whether the connection is open now. From any thread.
 bool cnats_is_connected(cnats_connection *connection);
 
 /// The greatest number of bytes of a message that the server takes.
@@ -71,7 +71,7 @@ int64_t cnats_max_payload(cnats_connection *connection);
 
 enum { CNATS_ERROR_SIZE = 512 };
 
-/// The last error of the server; empty without one. It is known before later messages of the server arrive.
+/// The last error of the connection; empty without one. An error of the server is known before the server's later messages arrive.
 void cnats_last_error(cnats_connection *connection, char text[CNATS_ERROR_SIZE]);
 
 enum { CNATS_DIGEST_COUNT = 32 };
@@ -89,12 +89,12 @@ bool cnats_authenticate(
     const void *key, size_t key_count, const void *subject, size_t subject_count, const void *bytes, size_t count,
     uint8_t code[CNATS_DIGEST_COUNT]);
 
-/// Opens a new file in a folder, which goes when it is closed. No child process gets it. -1 with errno if there can be none.
+/// Opens a new file without a name in a folder. The system removes it when it is closed; no child process inherits it. -1, with errno, on failure.
 int cnats_open_nameless(const char *folder);
 
 enum { CNATS_PUBLIC_KEY_SIZE = 57 };
 
-/// The public key of a user whose seed is in a file. False if there is no such seed in it.
+/// The public key of a user whose seed is in a file. False if the file has no such seed.
 bool cnats_public_key(const char *seed_path, char text[CNATS_PUBLIC_KEY_SIZE]);
 
 #endif
