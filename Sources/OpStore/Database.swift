@@ -8,7 +8,7 @@ final class Database: Sendable {
         var idle: [SQLite] = []
         /// The inode of the present file. Others have been set aside.
         var inode: UInt64?
-        /// The number of writes of this process. A snapshot that was taken before is out of date.
+        /// The number of writes of this process. A snapshot from before the last one is out of date.
         var writes = 0
         /// The number of running bodies.
         var bodies = 0
@@ -50,10 +50,10 @@ final class Database: Sendable {
         }
     }
 
-    /// No step is left that reads: ends the snapshots, which keep other processes from emptying the log.
+    /// Ends the snapshots, when no step is left that reads. Snapshots keep other processes from emptying the log.
     func endReading() { state.withLock { $0.endSnapshots() } }
 
-    /// A body begins to run, which may take hours. Until it ends, no snapshot outlives a look.
+    /// A body begins, and may run for hours. Until it ends, each snapshot ends with its look-up.
     func bodyBegins() {
         state.withLock { state in
             state.bodies += 1
@@ -121,7 +121,7 @@ final class Database: Sendable {
         }
     }
 
-    /// The number of files that may be set aside at once. A disk that damages all writes would produce one after another.
+    /// The number of files that one call may set aside. A disk that damages all writes would produce one after another.
     private static let replacements = 2
 
     private func take(forWriting: Bool) throws(SQLiteError) -> SQLite? {
@@ -145,7 +145,7 @@ final class Database: Sendable {
     }
 
     private func giveUp(_ error: SQLiteError, forWriting: Bool) {
-        // A disk that cannot be written may soon be one that cannot be read, which is no news.
+        // Warn once: a disk that cannot be written may soon be unreadable, too.
         let isFirst = state.withLock { state in
             defer {
                 state.isWritable = false
@@ -188,7 +188,7 @@ final class Database: Sendable {
         for _ in 0...Self.replacements {
             var unusable: (inode: UInt64, name: String, reason: String)?
             let connection = try locks.exclusively { () throws(SQLiteError) -> SQLite? in
-                // The files of an earlier database would be taken for a part of the new one.
+                // SQLite would take the files of an earlier database for a part of the new one.
                 if Self.inode(of: path) == nil { for suffix in ["-wal", "-shm"] { unsafe unlink(path + suffix) } }
                 let connection = try SQLite(path: path) { Self.inode(of: $0) ?? 0 }
                 do throws(SQLiteError) {
@@ -210,7 +210,7 @@ final class Database: Sendable {
         throw SQLiteError(code: SQLITE_CANTOPEN, message: "new ones are damaged as well")
     }
 
-    /// Makes the folder, and those above it. A failure is reported when the database is opened.
+    /// Makes the folder, and those above it. Opening the database reports any failure.
     private func makeFolder() {
         var end = folder.startIndex
         while end != folder.endIndex {

@@ -1,6 +1,6 @@
 /// The files that a compiler has read, as `cc -MF` writes them: rules of make without commands.
 enum Depfile {
-    /// The prerequisites of all rules, in their order, each once. Nil if the text has no rule, or a line that is none.
+    /// The prerequisites of all rules, in their order, each once. Nil if the text has no rule, or a line that is not a rule.
     ///
     /// As in make, a backslash at the end of a line continues it, `\#` and `\:` are the character, `$$` is a dollar sign, and 2n + 1 backslashes before a
     /// space are n of them and a space that belongs to the name.
@@ -15,7 +15,7 @@ enum Depfile {
         var position = 0
         var word: [UInt8] = []
         var isTarget = true
-        /// Whether the line has a target, whose rule has not begun.
+        /// Whether the line has a target, and no colon yet.
         var hasTarget = false
         var hasRule = false
         var names: [String] = []
@@ -53,7 +53,7 @@ enum Depfile {
             return hasRule && !hasTarget ? names : nil
         }
 
-        /// Whether a colon before this byte is more than a part of a name.
+        /// Whether a colon before this byte ends the targets. Otherwise it is part of a name.
         private func endsTargets(_ next: UInt8?) -> Bool {
             guard let next else { return true }
             return Self.blanks.contains(next) || next == Self.newline || next == Self.carriageReturn || next == Self.backslash

@@ -1,4 +1,4 @@
-/// 128 bits that stand for some bytes: equal bytes have equal digests, and different ones by all likelihood different ones.
+/// 128 bits that stand for some bytes. Equal bytes have equal digests. Different bytes almost certainly have different digests.
 ///
 /// The digest is that of XXH3. It is fast, and no protection against an attacker who looks for two texts with one digest.
 public struct Digest: Hashable, Sendable {

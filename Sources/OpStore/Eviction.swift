@@ -1,4 +1,4 @@
-/// How large the database is, and how it gets smaller.
+/// Measures the database, and makes it smaller.
 extension SQLite {
     /// The used part, in bytes. Free pages will be used again.
     private func size() throws(SQLiteError) -> Int {
@@ -21,12 +21,12 @@ extension SQLite {
 }
 
 extension Database {
-    /// Gives the room of deleted work back to the file system, if the file is larger than it may be.
+    /// Gives the room of deleted work back to the file system, if the file has more than `limit` bytes.
     func shrink(to limit: Int) {
         maintain { connection throws(SQLiteError) in
             let pageSize = try connection.number("PRAGMA page_size")
             let excess = try connection.number("PRAGMA page_count") * pageSize - limit
-            // Another process may use it; the next run tries again.
+            // If another process uses the database, the next run tries again.
             if excess > 0 { try? connection.execute("PRAGMA incremental_vacuum(\(excess / pageSize + 1))") }
         }
     }

@@ -6,7 +6,7 @@ import OpPlatform
 final class FileLocks: Sendable {
     private let path: String
     private let file = SlowGuarded<Int32?>(nil)
-    /// The file's locks belong to the process, not to a thread of it.
+    /// Keeps the threads of the process apart: the locks of the file belong to the process.
     private let administration = SlowGuarded(0)
 
     init(path: String) { self.path = path }
@@ -34,8 +34,8 @@ final class FileLocks: Sendable {
         }
     }
 
-    /// Locks a thing that has this digest, which no thread of this process has locked. Waits while another process has it. Returns false if
-    /// `isStopped` has become true during the wait. The wait calls `isStopped` every 50 ms at least.
+    /// Locks the thing with this digest. No thread of this process may have locked it. Waits while another process has the lock. Returns false
+    /// if `isStopped` has become true during the wait. The wait calls `isStopped` every 50 ms at least.
     func lock(_ digest: Digest, isStopped: () -> Bool) -> Bool {
         guard let file = descriptor else { return true }
         var pause = timespec(tv_sec: 0, tv_nsec: 500_000)

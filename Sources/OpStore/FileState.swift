@@ -7,12 +7,12 @@ struct FileState: Hashable {
     }
 
     var kind: Kind
-    /// Of the bytes of a file.
+    /// The digest of the bytes of a file.
     var digest: Digest
-    /// The digest of the system's facts about the path: its size, inode, mtime and ctime, and the time of the system's start.
+    /// The digest of the system's facts about the path: its kind, size, inode, mtime and ctime, and the identifier of the system's start.
     var signature: Digest
-    /// Whether each later write to the file must change the signature. It need not while the clock of the file system still shows the time
-    /// of the last change.
+    /// Whether each later write to the file changes the signature. A write may leave the signature as it is while the clock of the file system
+    /// still shows the time of the last change.
     var isSettled: Bool
 
     static let absent = FileState(kind: .absent, digest: Digest(high: 0, low: 0), signature: Digest(high: 0, low: 0), isSettled: true)

@@ -7,7 +7,7 @@ import Synchronization
 final class FileStates: Sendable {
     private struct Known {
         var state: FileState
-        /// `cstore_file_clock` before it was read for the first time; it has been the same since.
+        /// `cstore_file_clock` before the first read of the file that gave this state.
         var moment: Int64
     }
 
@@ -22,7 +22,7 @@ final class FileStates: Sendable {
 
     /// - Parameters:
     ///   - base: The folder that relative paths are relative to. It need not exist yet.
-    ///   - ownFolder: The path of the database's folder, as the paths of steps would be.
+    ///   - ownFolder: The path of the database's folder, in the form that `Paths.recorded` returns.
     init(base: String, ownFolder: String) {
         basePath = base
         self.ownFolder = ownFolder + "/"
@@ -35,7 +35,7 @@ final class FileStates: Sendable {
         if file >= 0 { close(file) }
     }
 
-    /// The open folder that relative paths are relative to; -1 while it is not there.
+    /// The open folder that relative paths are relative to; -1 while it does not exist.
     var base: Int32 {
         let known = openBase.load(ordering: .relaxed)
         if known >= 0 { return known }
@@ -47,8 +47,8 @@ final class FileStates: Sendable {
         return other
     }
 
-    /// A number that is another one after each start of the system. Without it, a file whose bytes were lost when the power failed could have the
-    /// size and the times that it had.
+    /// A number that differs after each start of the system. Without it, a file that has lost its bytes in a power failure could have the signature
+    /// of the whole file.
     private static func bootNumber() -> UInt64 {
         var bytes = [UInt8](repeating: 0, count: 64)
         let file = unsafe open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
@@ -74,7 +74,7 @@ final class FileStates: Sendable {
         var status = status(of: path)
         if status.kind == CSTORE_ABSENT { return .absent }
         if let known = known(path), known.state.isSettled, known.state.signature == Digest(status.signature) { return known.state }
-        // A process that writes at the same time may be done the next time.
+        // A process that writes the file meanwhile may have finished by the next attempt.
         for _ in 0..<3 where status.kind == CSTORE_FILE && !path.hasPrefix(ownFolder) {
             let moment = cstore_file_clock()
             guard let digest = digest(ofFile: path) else { break }
@@ -103,7 +103,7 @@ final class FileStates: Sendable {
         let now = state(of: path)
         if now.kind == .absent { return nil }
         if status(of: path).changed < moment { return now }
-        // It is as it was read then.
+        // The file was read before that moment, and is still the same.
         if let known, known.moment <= moment, known.state.signature == now.signature, known.state.hasContents(of: now) { return now }
         return nil
     }

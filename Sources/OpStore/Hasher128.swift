@@ -14,13 +14,13 @@ public struct Hasher128: ~Copyable {
         unsafe cstore_hasher_free(&hasher)
     }
 
-    /// Combines some bytes, but not how many they are.
+    /// Combines some bytes, but not their number.
     public mutating func combine(bytes: UnsafeRawBufferPointer) {
         guard let base = bytes.baseAddress else { return }
         guard unsafe cstore_hasher_add(&hasher, base, bytes.count) else { fatalError("out of memory") }
     }
 
-    /// Combines the text and its length, so that "ab" and "c" are not "a" and "bc".
+    /// Combines the text and its length, so that "ab" and "c" differ from "a" and "bc".
     public mutating func combine(_ text: String) {
         var text = text
         text.withUTF8 { utf8 in
@@ -42,7 +42,7 @@ public struct Hasher128: ~Copyable {
     /// The digest of everything so far. More may be combined afterwards.
     public func finalize() -> Digest { unsafe withUnsafePointer(to: hasher) { unsafe Digest(cstore_hasher_digest($0)) } }
 
-    /// The digest of some bytes, the same as of their pieces.
+    /// The digest of some bytes. A hasher computes the same digest from their pieces.
     public static func hash(_ bytes: UnsafeRawBufferPointer) -> Digest {
         Digest(unsafe XXH3_128bits(bytes.baseAddress, bytes.count))
     }

@@ -5,7 +5,7 @@ struct Paths {
     /// The folder that records are relative to: absolute, and without links.
     let base: String
     private let workingDirectory: String
-    /// The text before a tidy path in the working directory. Most paths are such.
+    /// The text that `recorded` puts before a tidy path. Most paths are tidy.
     private let prefix: String
 
     /// - Parameters:
@@ -18,7 +18,7 @@ struct Paths {
         prefix = folder == "//" ? "/" : folder
     }
 
-    /// That of the process, without links.
+    /// The working directory of the process, without links.
     static var workingDirectory: String { real(".") ?? "/" }
 
     private static func real(_ path: String) -> String? {
@@ -34,7 +34,7 @@ struct Paths {
         return realAncestor(of: String(path[..<slash])) + path[slash...]
     }
 
-    /// The folder that a path, which need not exist, is in.
+    /// The folder of a path, which need not exist.
     static func parent(of path: String) -> String {
         let components = path.split(separator: "/").dropLast()
         return (path.utf8.first == UInt8(ascii: "/") ? "/" : "") + (components.isEmpty ? "." : components.joined(separator: "/"))
@@ -55,7 +55,7 @@ struct Paths {
         return Self.tidy(Self.join(folder, path))
     }
 
-    /// A path relative to the base if it is below it, and an absolute one otherwise.
+    /// The path relative to the base if it is below the base, and the absolute path otherwise.
     func recorded(_ path: String, in directory: String?) -> String {
         if directory == nil, Self.isTidy(path) { return prefix + path }
         return Self.relative(absolute(path, in: directory), to: base)

@@ -1,7 +1,7 @@
 internal import CStore
 import Glibc
 
-/// A path with `*`, `?`, `[a-z]`, or `**` for any folders. It matches files; a name that begins with a dot only if it does, too.
+/// A path with `*`, `?`, `[a-z]`, or `**` for any folders. It matches files. Wildcards match no dot at the beginning of a name.
 struct Pattern {
     private let components: [Substring]
     private let isAbsolute: Bool
@@ -10,7 +10,7 @@ struct Pattern {
         path.utf8.contains { $0 == UInt8(ascii: "*") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "[") }
     }
 
-    /// `recorded` as a pattern, in which the part before `path`, the text of a script, contains no wildcards.
+    /// `recorded` as a pattern. It ends with `path`, the text of a script. The part before that contains no wildcards.
     static func escaping(folderOf path: String, in recorded: String) -> String {
         guard recorded.utf8.count > path.utf8.count, recorded.hasSuffix(path) else { return recorded }
         var escaped = ""
@@ -30,7 +30,7 @@ struct Pattern {
     struct Matches {
         var paths: [String] = []
         var folders: [(path: String, status: cstore_status)] = []
-        /// Whether a link was followed. Where it leads to may change without a change of these folders.
+        /// Whether a link was followed. Its target may change without a change of these folders.
         var hasLinks = false
     }
 
@@ -43,7 +43,7 @@ struct Pattern {
     }
 
     private func names(in folder: String, _ files: FileStates, _ found: inout Matches) -> [String] {
-        // Before its names, so that an entry that appears in between is a change.
+        // Take the status before the names, so that an entry that appears in between counts as a change.
         note(folder, files, &found)
         return files.names(in: folder.isEmpty ? "." : folder) ?? []
     }

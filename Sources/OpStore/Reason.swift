@@ -6,7 +6,7 @@ public struct Reason: Hashable, Sendable {
         case neverRan
         /// A component has another digest.
         case changed(String)
-        /// A function has another digest, and the first line that differs.
+        /// A function has another digest. The number is that of the first line that differs.
         case changedInLine(String, Int)
         /// A component that the earlier work did not have.
         case isNew(String)
@@ -14,13 +14,13 @@ public struct Reason: Hashable, Sendable {
         case isGone(String)
         case inputChanged(String)
         case inputIsMissing(String)
-        /// A pattern matches another file, or an input that did not exist does.
+        /// A pattern matches another file, or an input exists that did not exist before.
         case inputIsNew(String)
         /// A folder, a device, or a file that cannot be read.
         case inputIsNoFile(String)
         case outputChanged(String)
         case outputIsMissing(String)
-        /// In a dry run: another step would run, which makes this input.
+        /// In a dry run: the step that makes this input would run.
         case inputWouldBeMade(String)
         /// The work is recorded, but not its value.
         case valueIsMissing

@@ -20,14 +20,14 @@ struct Record {
     }
 
     struct Value: Equatable {
-        /// Of the bytes as they are stored.
+        /// The digest of the stored bytes.
         var digest: Digest
-        /// Before compression.
+        /// The number of bytes before compression.
         var count: Int
         var isCompressed: Bool
     }
 
-    /// Tells apart records with one key: the contents of the inputs.
+    /// The digest of the inputs' contents, by which records with one key differ.
     var variant: Digest {
         var hasher = Hasher128()
         for file in files where file.role != .output {
@@ -38,7 +38,7 @@ struct Record {
         return hasher.finalize()
     }
 
-    /// The digest of a number of bytes that follow, so that a damaged row is found.
+    /// A record begins with a digest of so many bytes, by which the reader finds that a row is damaged.
     static let headerCount = 16
 
     func encoded() -> [UInt8] {
@@ -67,7 +67,7 @@ struct Record {
         return bytes
     }
 
-    /// Writes the digest of the bytes before them.
+    /// Writes the digest of the bytes after the header into the header.
     static func seal(_ bytes: inout [UInt8]) {
         unsafe bytes.withUnsafeMutableBytes { buffer in
             let digest = unsafe Hasher128.hash(UnsafeRawBufferPointer(rebasing: buffer[headerCount...]))
@@ -95,7 +95,7 @@ extension [UInt8] {
     }
 }
 
-/// Reads a record where it lies, which takes no memory.
+/// Reads a record in place, without a copy.
 @safe
 struct RecordReader {
     private let bytes: UnsafeRawBufferPointer
@@ -162,7 +162,7 @@ struct RecordReader {
         let role: Record.Role
         let state: FileState
         let utf8: UnsafeRawBufferPointer
-        /// Where the state is in the record.
+        /// Where the file is in the record.
         let offset: Int
 
         var path: String { unsafe String(decoding: utf8, as: UTF8.self) }

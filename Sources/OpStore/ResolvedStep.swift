@@ -1,4 +1,4 @@
-/// A step with the paths of the records.
+/// A step whose paths have the form of those in the records.
 struct ResolvedStep {
     var inputs: [String] = []
     var patterns: [String] = []
@@ -40,7 +40,7 @@ struct ResolvedStep {
         return hasher.finalize()
     }
 
-    /// All components, with those that are known only before the step runs.
+    /// All components. `others` are known only just before the step runs.
     func components(adding others: [Step.Component]) -> [Step.Component] { others + components }
 
     /// The key of work with all components.

@@ -16,7 +16,7 @@ struct SQLiteError: Error {
     }
 
     var cause: Cause {
-        // SQLITE_IOERR_DATA: a page has not its checksum. SQLITE_IOERR_CORRUPTFS blames the file system instead.
+        // SQLITE_IOERR_DATA: a page has a wrong checksum. SQLITE_IOERR_CORRUPTFS blames the file system instead.
         if code == SQLITE_IOERR | 32 << 8 { return .damage }
         return switch code & 0xFF {
         case SQLITE_CORRUPT, SQLITE_NOTADB: .damage
@@ -43,7 +43,7 @@ final class SQLite: @unchecked Sendable {
     let inode: UInt64
     private let handle: OpaquePointer
     private var statements: [StaticString.Key: Statement] = [:]
-    /// When the snapshot was taken that reads share at the moment.
+    /// When the connection took the snapshot that reads share; nil without a snapshot.
     private var snapshot: Int64?
     /// The number of writes of this process when a thread last took the connection.
     var writes = 0
@@ -60,7 +60,7 @@ final class SQLite: @unchecked Sendable {
         }
         unsafe self.handle = opened
         self.inode = inode(path)
-        // Transactions are short, so a longer wait is for a process that is stopped.
+        // Transactions are short, so only a stopped process causes a longer wait.
         unsafe sqlite3_busy_timeout(opened, 10_000)
     }
 
@@ -116,7 +116,7 @@ final class SQLite: @unchecked Sendable {
         while try step(statement) {}
     }
 
-    /// Reads until `endReading` see the database as it is now, or was a few milliseconds ago.
+    /// Until `endReading`, reads see the database as it is now, or as it was a few milliseconds ago.
     ///
     /// A snapshot for each read would ask the system for the size of the database, and lock it: 7 per cent of the processor time of a build
     /// that has nothing to do.
@@ -132,7 +132,7 @@ final class SQLite: @unchecked Sendable {
 
     func endReading() {
         guard snapshot.take() != nil else { return }
-        // After some errors SQLite has done it.
+        // After some errors, SQLite has ended the transaction itself.
         if unsafe sqlite3_get_autocommit(handle) == 0 { try? execute("COMMIT") }
     }
 
@@ -144,7 +144,7 @@ final class SQLite: @unchecked Sendable {
             try run(statement("COMMIT"))
             return result
         } catch {
-            // After some errors SQLite has done it.
+            // After some errors, SQLite has rolled back itself.
             if unsafe sqlite3_get_autocommit(handle) == 0 { try? execute("ROLLBACK") }
             throw error
         }
@@ -199,7 +199,7 @@ struct Statement {
             return
         }
         unsafe bytes.withUnsafeBytes { buffer in
-            // Without an address it would be NULL.
+            // Without an address, the value would be NULL.
             if unsafe buffer.isEmpty { unsafe sqlite3_bind_zeroblob(handle, index, 0) }
             unsafe sqlite3_bind_blob64(handle, index, buffer.baseAddress, UInt64(buffer.count), Self.transient)
         }
@@ -220,7 +220,7 @@ struct Statement {
 }
 
 extension StaticString {
-    /// A literal is known by its address.
+    /// Identifies a literal by its address.
     struct Key: Hashable {
         let address: UInt
     }

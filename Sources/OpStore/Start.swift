@@ -9,13 +9,13 @@ struct Start {
         var status: cstore_status
     }
 
-    /// `cstore_file_clock`.
+    /// `cstore_file_clock` when the body began.
     private let moment: Int64
     private let inputs: [Input]
     /// The matches of each pattern.
     private let matches: [[String]]
 
-    /// A file that was changed within this time before a body begins may share its tick, in nanoseconds.
+    /// In nanoseconds. A file that was changed so shortly before a body begins may have been changed in the same tick.
     private static let recent: Int64 = 20_000_000
 
     init(_ step: ResolvedStep, _ files: FileStates) {
@@ -24,7 +24,7 @@ struct Start {
         inputs = (step.inputs + matches.joined()).filter { seen.insert($0).inserted }.map { path in
             Input(path: path, state: files.state(of: path), status: files.status(of: path))
         }
-        // The files of the depfile were then probably written just now, too, and it must be clear that this was before the body began.
+        // The files of the depfile were then probably written just now, too. After the wait, their times are before the beginning of the body.
         if step.depfile != nil, inputs.contains(where: { $0.status.changed > cstore_file_clock() - Self.recent }) { cstore_wait_for_tick() }
         moment = cstore_file_clock()
     }

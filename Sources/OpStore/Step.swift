@@ -5,8 +5,8 @@ public struct Step: Sendable {
     /// The step's name in messages, such as "compile a.c" or "build.lua:12".
     public var name: String
 
-    /// Identifies the earlier work to compare with after a change. It is the same in each run, such as the outputs, or the name and the
-    /// place of the function. Several steps may have the same one. It is not part of the key.
+    /// Identifies the earlier work to compare with after a change: for example the outputs, or the name and the place of the function. It is
+    /// the same in each run. Several steps may have the same one. It is not part of the key.
     public var identity: String
 
     /// The things besides files that the result depends on, in an order that is the same in each run.
@@ -22,7 +22,7 @@ public struct Step: Sendable {
     /// A file in the format of `cc -MF`, written by the body, with further files that the step has read.
     public var depfile: String?
 
-    /// Whether a value is kept as well. Work without one is then not up to date.
+    /// Whether the store keeps a value as well. If so, work without one is not up to date.
     public var memoizes = false
 
     /// Whether the outputs stay where they are when the body fails.
@@ -40,8 +40,8 @@ public struct Step: Sendable {
 
     /// One of the things that a result depends on.
     public struct Component: Hashable, Sendable {
-        /// The thing that has changed when the digest is another one: "argument 2", "function 'compile'", "environment variable 'CC'". Part
-        /// of the key.
+        /// Names the thing that has changed when the digest differs: "argument 2", "function 'compile'", "environment variable 'CC'". Part of
+        /// the key.
         public var label: String
         /// The digest of the contents, which shows a change. Part of the key.
         public var digest: Digest

@@ -1,14 +1,14 @@
 internal import CStore
 
 extension Store {
-    /// The time, in seconds, in which a row's use is written once. A build without changes should write nothing.
+    /// The store writes the use of a row once in so many seconds. A build without changes should write nothing.
     private static let useGranularity: Int64 = 3600
-    /// The number of versions of the inputs that are kept of one key.
+    /// The number of versions of the inputs that the store keeps for one key.
     private static let versions = 8
 
     // MARK: Finding
 
-    /// Looks for work with a key whose files are unchanged. `components` are those that were unknown when the step was planned.
+    /// Looks for work with this key and with unchanged files. `components` are those that were unknown when the step was planned.
     func find(_ step: ResolvedStep, _ key: Digest, _ components: [Step.Component]) -> Work.LookUp {
         let found: Work.LookUp? = database.read { connection throws(SQLiteError) in
             if let found = try find(step, key, in: connection) { return found }
@@ -17,7 +17,7 @@ extension Store {
         return found ?? .miss(Reason([.neverRan]))
     }
 
-    /// Looks for the work without its differences, also among the latest writes of other processes.
+    /// Like `find`, but also among the latest writes of other processes, and without the differences.
     func hit(_ step: ResolvedStep, _ key: Digest) -> Work.Hit? {
         let found = database.read(isLatest: true) { connection throws(SQLiteError) in try find(step, key, in: connection) }
         return if case .hit(let hit)?? = found { hit } else { nil }
@@ -28,7 +28,7 @@ extension Store {
         let statement = try connection.statement("SELECT id, used, body, value, variant FROM work WHERE key = ?1")
         defer { statement.reset() }
         statement.bind(1, key.column)
-        // Of the most similar work, and of that the latest.
+        // The most similar work. Of equally similar work, the latest.
         var nearest: (row: Int64, changes: [Reason.Change])?
         while try connection.step(statement) {
             guard let record = unsafe RecordReader(statement.blob(2)) else { throw SQLiteError.damagedRow }
@@ -53,12 +53,12 @@ extension Store {
         return nearest.map { .miss(Reason($0.changes)) }
     }
 
-    /// The differences from the record. `present` gets the states of files that had to be read.
+    /// The differences from the record. `present` gets the new states of files that have a new signature and the same contents.
     private func changes(
         of record: RecordReader, _ step: ResolvedStep, _ present: inout [(offset: Int, state: FileState)]
     ) -> [Reason.Change] {
         var changes: [Reason.Change] = []
-        // The matches of the patterns whose matches have changed, and the recorded inputs.
+        // The patterns whose matches have changed, their present matches, and the recorded inputs.
         var patterns: [String] = [], matches: [String] = [], inputs: Set<String> = []
         record.forEachFile { file in
             if file.role == .pattern {
@@ -127,7 +127,7 @@ extension Store {
 
     // MARK: Recording
 
-    /// Returns whether the work is in the database, and stays there if the process is killed.
+    /// Returns whether the work is in the database now. It stays there if the process is killed.
     func record(_ record: Record, value: UnsafeRawBufferPointer?) throws(NotRecorded) -> Bool {
         if configuration.isDryRun { return false }
         var record = record
@@ -148,7 +148,7 @@ extension Store {
             insert.bind(1, record.key.column)
             insert.bind(2, variant.column)
             insert.bind(3, record.identity.column)
-            // The latest, even if the clock was set back: the first to be deleted must be another one.
+            // The latest use of all, even if the clock was set back: eviction must begin with another row.
             insert.bind(4, Clock.seconds)
             insert.bind(5, body)
             insert.bind(6, stored)

@@ -14,7 +14,7 @@ import Synchronization
 /// - **The fast path** allocates no memory for paths. `RecordReader` reads a row in SQLite's memory, and each file costs one `fstatat`.
 ///   `FileStates` reads a file again only if its signature is new, or was not settled.
 /// - **Snapshots.** The look-ups of a connection share a snapshot for ten milliseconds at most, because each new one asks the system for
-///   the size of the database. A snapshot ends when this process writes, before a step with outputs looks for the last time, and when no
+///   the size of the database. A snapshot ends when this process writes, before the last look-up of a step with outputs, and when no
 ///   step is left.
 /// - **Between processes**, bytes of the file `lock` stand for outputs (`FileLocks`). Such locks end with the process.
 /// - **Each record is a transaction.** In WAL mode this costs one write without synchronization, and a killed process loses nothing.
@@ -68,7 +68,7 @@ public final class Store: Sendable {
     let claims = Claims()
     let hitCount = Atomic<Int>(0), missCount = Atomic<Int>(0), recordedCount = Atomic<Int>(0)
     private let uses = SlowGuarded(Uses())
-    /// In a dry run, the files that the steps that would run would make.
+    /// In a dry run, the outputs of the steps that would run.
     private let remade = SlowGuarded<Set<String>>([])
 
     /// Makes and opens nothing: a run without steps leaves no trace.
@@ -84,7 +84,7 @@ public final class Store: Sendable {
 
     deinit { close() }
 
-    /// Says that a step is to run, and claims its outputs: until all steps that were planned have ended, no other step may have them.
+    /// Plans a step, and claims its outputs: no other step may have them until all planned steps have ended.
     public func plan(_ step: Step) throws(StoreError) -> Work {
         for path in step.inputs { try check(path, of: step) }
         for path in step.outputs { try check(path, of: step) }
@@ -138,7 +138,7 @@ public final class Store: Sendable {
 /// The owners of outputs.
 final class Claims: Sendable {
     private let names = SlowGuarded<[String: String]>([:])
-    /// The number of steps that have not ended. Steps that end do not wait for the planning of others.
+    /// The number of steps that have not ended. It is atomic, so that steps that end do not wait for the planning of others.
     private let unfinished = Atomic<Int>(0)
 
     /// Claims the outputs of a step and its depfile, all or none.
@@ -156,9 +156,9 @@ final class Claims: Sendable {
         if let other = names[output] { throw .outputIsClaimed(output: output, by: other, and: name) }
     }
 
-    /// When nothing is left to run, the next step begins another run, such as one that a change of a file has started.
+    /// Ends a step. When no planned step is left, all claims end: the next step begins another run, such as one after a change of a file.
     ///
-    /// - Returns: whether nothing is left.
+    /// - Returns: whether no planned step is left.
     func end() -> Bool {
         guard unfinished.wrappingSubtract(1, ordering: .relaxed).newValue == 0 else { return false }
         names.withLock { names in if unfinished.load(ordering: .relaxed) == 0 { names = [:] } }

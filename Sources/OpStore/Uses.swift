@@ -1,12 +1,12 @@
 internal import CStore
 
-/// Work that was used, before the uses are written.
+/// The uses of work that are not written yet.
 struct Uses {
     struct Use {
         var row: Int64
         var key: Digest
         var variant: Int64
-        /// With present signatures; nil if they are as they were.
+        /// The record with the present signatures; nil if they have not changed.
         var body: [UInt8]?
     }
 
@@ -42,11 +42,11 @@ extension SQLite {
 }
 
 extension Digest {
-    /// The value of a column of the database for the digest.
+    /// The half of the digest that a column of the database has.
     var column: Int64 { Int64(bitPattern: low) }
 }
 
 enum Clock {
-    /// Since 1970.
+    /// Seconds since 1970.
     static var seconds: Int64 { cstore_file_clock() / 1_000_000_000 }
 }

@@ -1,7 +1,7 @@
 internal import CStore
 
 extension Record.Value {
-    /// Shorter ones are not worth the time.
+    /// Compressing a shorter value is not worth the time.
     private static let shortestCompressed = 512
 
     /// The value's description, and the bytes to store.
@@ -12,7 +12,7 @@ extension Record.Value {
         return (Record.Value(digest: digest, count: value.count, isCompressed: compressed != nil), stored)
     }
 
-    /// Nil if it does not get shorter.
+    /// The compressed value; nil if it is not shorter.
     private static func compress(_ value: UnsafeRawBufferPointer) -> [UInt8]? {
         let compressed = unsafe [UInt8](unsafeUninitializedCapacity: ZSTD_compressBound(value.count)) { buffer, count in
             let size = unsafe ZSTD_compress(buffer.baseAddress, buffer.count, value.baseAddress, value.count, 1)

@@ -5,12 +5,12 @@ import Synchronization
 
 /// The work of one operation, from the question whether it is done to the record of its results. One thread at a time may use it.
 ///
-/// The order of calls is `lookUp`; after a miss `begin`, the body, and `finish` or `fail`. After that it may be looked up again, as for another
-/// attempt. `end`, or releasing the object, ends the work.
+/// The order of calls is `lookUp`; after a miss `begin`, the body, and `finish` or `fail`. Another attempt begins with `lookUp` again. `end`, or
+/// releasing the object, ends the work.
 public final class Work: Sendable {
     /// Recorded work.
     public struct Hit: Sendable {
-        /// The value that `finish` was given.
+        /// The value that `finish` has recorded.
         public let value: [UInt8]?
     }
 
@@ -30,7 +30,7 @@ public final class Work: Sendable {
     }
 
     struct State {
-        /// The components that `lookUp` was given.
+        /// The components of the last `lookUp`.
         var components: [Step.Component] = []
         var key = Digest(high: 0, low: 0)
         /// The files when the body began; nil unless it runs.
@@ -96,7 +96,7 @@ public final class Work: Sendable {
     ///
     /// - Parameters:
     ///   - unlessDone: False if the body must run even then, because the recorded work is of no use.
-    ///   - isStopped: Whether the wait must end. It is asked every 50 ms at least.
+    ///   - isStopped: Returns whether the wait must end. Called every 50 ms at least.
     public func begin(unlessDone: Bool = true, isStopped: () -> Bool = { false }) -> Beginning {
         guard lockOutputs(isStopped) else { return .stopped }
         if !resolved.outputs.isEmpty, unlessDone, !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
@@ -139,7 +139,7 @@ public final class Work: Sendable {
         unlockOutputs()
     }
 
-    /// Ends the work: other steps may claim its outputs once all others have ended. A body that runs has failed.
+    /// Ends the work. Once all planned work has ended, other steps may claim its outputs. A body that still runs counts as failed.
     public func end() {
         fail()
         let isFirst = state.withLock { state in
@@ -151,7 +151,7 @@ public final class Work: Sendable {
 
     // MARK: Other processes
 
-    /// In one order everywhere, so that no two processes wait for each other.
+    /// In the same order in each process, so that no two processes wait for each other.
     private var outputDigests: [Digest] {
         resolved.outputs.map { output in
             var hasher = Hasher128()
@@ -181,7 +181,7 @@ public final class Work: Sendable {
     }
 }
 
-/// Why finished work is not recorded.
+/// The reason why finished work is not recorded.
 struct NotRecorded: Error {
     let reason: String
 }

@@ -35,7 +35,7 @@ typedef struct cstore_status {
     uint64_t links;    // how many names the file has
     int64_t modified;  // mtime, in nanoseconds since 1970
     int64_t changed;   // the later of mtime and ctime, likewise
-    XXH128_hash_t signature; // of size, inode, mtime, ctime and `boot`
+    XXH128_hash_t signature; // of kind, size, inode, mtime, ctime and `boot`
 } cstore_status;
 
 /// Asks the system about `path`, relative to the folder `directory`. Links are followed. After an error, the path counts as absent.
