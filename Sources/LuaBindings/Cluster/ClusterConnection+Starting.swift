@@ -43,7 +43,7 @@ extension ClusterConnection {
     /// The reason why the connection has failed; nil if it has not.
     var startError: LuaError? { start.withLock { if case .ended(let error) = $0 { error } else { nil } } }
 
-    /// Returns false while the attempt to connect lasts. The connection then closes itself afterwards.
+    /// Returns false while the attempt to connect lasts. In this case, the connection closes itself after the attempt.
     func mayCloseNow() -> Bool {
         start.withLock { start in
             guard case .underWay(let waiters, _) = start else { return true }

@@ -83,7 +83,7 @@ final class ClusterConnection: Sendable {
         if let token = state.withLock({ $0.token }) { unsafe unlink(token.path) }
     }
 
-    /// Runs `body` on a thread of the engine, which has a Lua state. An operation needs one before it leaves, and after it has returned.
+    /// Runs `body` on a thread of the engine, which has a Lua state. An operation needs a state before it leaves, and after it has returned.
     func run(_ body: @escaping @Sendable () -> Void) {
         // An engine that was shut down refuses the body. The operation cannot be finished then.
         try? localQueue.tryAddOperation(BlockOperation(block: body))
@@ -176,7 +176,7 @@ final class ClusterConnection: Sendable {
     private func answerForInputs(of number: UInt64, _ completion: @escaping @Sendable ([UInt8]) -> Void) {
         let (paths, known) = state.withLock { state -> ([String]?, [SentFile]?) in
             guard let inputs = state.inputs[number], inputs.files == nil else { return (nil, state.inputs[number]?.files) }
-            // A worker that asks while a thread reads them repeats its question later.
+            // A worker that asks while a thread reads the files repeats its question later.
             if inputs.areBeingRead { return (nil, nil) }
             state.inputs[number]?.areBeingRead = true
             return (inputs.paths, nil)

@@ -30,7 +30,7 @@ final class ClusterConnections: Sendable {
     /// Whether queues use the cluster unless they say otherwise.
     var isDefault: Bool { settings?.isDefault ?? false }
 
-    /// The connection to the configured cluster, or to the cluster at a script's URL. The caller waits until it has started.
+    /// The connection to the configured cluster, or to the cluster at a script's URL. It may not have started yet: see `whenStarted`.
     func connection(for url: String?, core: RuntimeCore) throws(LuaError) -> ClusterConnection {
         var wanted: Runtime.Cluster
         if let url {

@@ -12,7 +12,7 @@ public final class ClusterExecutor: FinishingExecutor, Sendable {
         /// Whether no operation may begin twice. If so, an operation whose worker is lost fails with the kind `lost`. If not, another
         /// worker runs it.
         public var isAtMostOnce = false
-        /// The number of workers that may be lost with an operation before it fails with the kind `lost`.
+        /// An operation fails with the kind `lost` when so many workers were lost with it.
         public var maximumDeliveries = 3
 
         /// Makes the usual delivery.

@@ -24,7 +24,7 @@ struct ClusterFiles: Sendable {
     /// paths, in `fetch`.
     init(token: Token, inputs: [String], outputs: [String]) { (self.token, self.inputs, self.outputs) = (token, inputs, outputs) }
 
-    /// A path relative to the working directory; an absolute path if it is outside of that directory.
+    /// The path relative to `directory`; the absolute path if it is outside of that.
     static func relative(_ path: String, to directory: String) -> String {
         let prefix = directory == "/" ? "/" : directory + "/"
         return path.hasPrefix(prefix) ? String(path.dropFirst(prefix.count)) : path

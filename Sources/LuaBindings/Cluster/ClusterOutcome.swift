@@ -3,7 +3,7 @@ import OpCluster
 @_spi(Subclassing) import OpEngine
 import Synchronization
 
-/// Reads the blob that `ClusterConnection.setup` has written.
+/// Writes the blob of `ClusterConnection.setup`, and reads it.
 enum ClusterSetup {
     struct Settings {
         let showsWarnings: Bool
@@ -105,10 +105,10 @@ enum ClusterOutcome {
     /// The outcome of an operation that has finished.
     ///
     /// - Parameters:
-    ///   - before: what was stored in it when it began.
+    ///   - before: the values that were stored in it when it began.
     ///   - failures: the errors that it may have read.
     ///   - others: the failures of operations that bodies have made here, which no code has read.
-    ///   - files: what it has made, if that must be sent.
+    ///   - files: the files that it has made, if they must be sent.
     static func payload(
         of operation: LuaOperation, before: [String: Parcel], _ failures: [OperationFailure], others: [OperationFailure], files: [SentFile],
         _ frozenValues: FrozenValues

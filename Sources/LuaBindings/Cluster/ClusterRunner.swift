@@ -98,7 +98,7 @@ final class ClusterRun: Sendable {
     private typealias ModuleSource = (text: [UInt8], chunkName: String)
 
     private struct State {
-        /// The operations here, by their tasks. The same operation may be here twice, if the coordinator believed it lost.
+        /// The operations here, by their tasks. An operation may be here twice, if the coordinator believed that it was lost.
         var operations: [ObjectIdentifier: LuaOperation] = [:]
         /// The tasks, by their operations.
         var tasks: [ObjectIdentifier: RunningTask] = [:]
@@ -204,7 +204,7 @@ final class ClusterRun: Sendable {
     private func finish(
         _ operation: LuaOperation, of task: WorkerTask, _ running: RunningTask, with payload: ([OperationFailure]) -> Payload
     ) {
-        // The outcome tells it. The mark comes first: other threads take unread failures.
+        // The outcome reports this failure. Mark it first, because other threads take unread failures.
         (operation.error as? OperationFailure)?.markRead()
         let others = state.withLock { state -> [OperationFailure] in
             state.operations[ObjectIdentifier(task)] = nil
@@ -230,7 +230,7 @@ final class ClusterRun: Sendable {
         }
     }
 
-    /// Applies the setup that came with the task, unless it is the present one.
+    /// Applies the setup of a task, unless it is the present one.
     func apply(_ task: WorkerTask) throws(Failure) {
         guard let blob = task.blobs.first else { throw WireReader.malformed }
         let (known, preludeCount) = state.withLock { ($0.setup, $0.preludeCount) }

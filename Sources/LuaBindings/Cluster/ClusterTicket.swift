@@ -53,12 +53,12 @@ final class ClusterTicket: Sendable {
     /// Releases the inputs, which no worker asks for any more.
     func releaseFiles() { if let number = state.withLock({ $0.number }) { executor.connection.releaseInputs(of: number) } }
 
-    /// Finishes an operation whose worker does not report that it has stopped.
+    /// Finishes the operation if its worker does not report that the body has stopped.
     func abandon() { if let number = state.withLock({ $0.number }) { executor.connection.coordinator.abandon(number) } }
 
     func hasSent(_ failures: [OperationFailure]) { state.withLock { $0.failures = failures } }
 
-    /// Marks those of the errors sent along that the body has read. A faulty worker may send other indices, which are ignored.
+    /// Marks the errors that were sent along and that the body has read. Ignores other indices, which a faulty worker may send.
     func markRead(_ indices: [Int]) {
         let failures = state.withLock { $0.failures }
         for index in indices where failures.indices.contains(index) { failures[index].markRead() }

@@ -1,7 +1,7 @@
 import OpEngine
 import OpPlatform
 
-/// Puts a mark before each line of a text that arrives in parts. A very long line may be cut.
+/// Puts a mark before each line of a text that arrives in parts. Other output may interrupt a very long line.
 final class LineMarks: Sendable {
     private let isAtLineStart = Guarded(true)
 

@@ -3,7 +3,7 @@ import Glibc
 import OpCluster
 @_spi(Subclassing) import OpEngine
 
-/// Operations that run on a cluster. In this process, an operation executes from when it leaves to when it returns, and no thread waits for
+/// Operations that run on a cluster. In this process, such an operation executes from its departure to its return, and no thread waits for
 /// it.
 extension LuaOperation {
     var ticket: ClusterTicket? { rare { $0.ticket } }
@@ -21,7 +21,7 @@ extension LuaOperation {
     /// Sends the bodies to a worker.
     func leave(with ticket: ClusterTicket) {
         let executor = ticket.executor
-        // A wait for the operation is not stuck: a message ends it.
+        // A wait for the operation is not stuck: a message ends the wait.
         core.engine.hold()
         executor.operationDidStart()
         let (bodies, step) = takeBodies()

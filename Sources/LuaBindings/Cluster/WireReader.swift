@@ -21,7 +21,7 @@ struct WireReader {
     /// Reads the objects, which precede the values.
     ///
     /// - Parameters:
-    ///   - owner: the operation that the values call the operation itself; nil to make it if the bytes describe it.
+    ///   - owner: the operation that the values belong to; nil to make it if the bytes describe it.
     ///   - frozenValues: the values that were sent or received before.
     init(
         _ bytes: [UInt8], _ blobs: [Blob], for owner: LuaOperation?, core: RuntimeCore, _ frozenValues: FrozenValues
@@ -162,7 +162,7 @@ struct WireReader {
         }
     }
 
-    /// Makes the owner from the rest of its description. The number before that, its kind, was read.
+    /// Makes the owner from the rest of its description. The caller has read the number of its kind.
     private mutating func makeOwner(_ kind: LuaOperation.Kind) throws(Failure) {
         let index = try number() - 1
         let scriptClass = objects.indices.contains(index) ? objects[index].object as? ScriptClass : nil

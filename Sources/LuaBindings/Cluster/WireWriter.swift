@@ -29,7 +29,7 @@ struct WireWriter {
     private var blobNumbers: [BlobName: Int] = [:]
     /// The operation that the values belong to, and may refer to.
     private let owner: LuaOperation?
-    /// The use of the values, for messages.
+    /// The name of the values in error messages.
     private let purpose: String
     private let describesOwner: Bool
     private let fewestBlobBytes: Int
@@ -89,7 +89,7 @@ struct WireWriter {
         }
     }
 
-    /// Writes bytes from malloc, and takes them over. Returns the blob if they have become one.
+    /// Writes bytes from malloc, and owns them from then on. Returns the blob if they have become one.
     private mutating func take(_ bytes: UnsafeMutablePointer<UInt8>, _ count: Int) -> Blob? {
         let contents = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
         flag(count >= fewestBlobBytes)
