@@ -70,7 +70,7 @@ extension LuaOperation {
         return { [self] in finish(work, of: step, from: storage, store) }
     }
 
-    /// Begins the work. If the operation is stopped while another process makes its outputs, it fails for that reason.
+    /// Begins the work. If the operation is stopped while another process makes its outputs, it fails with the reason of the stop.
     private func begin(_ work: Work, unlessDone: Bool) -> Work.Beginning {
         timeLimit?.begin(for: self)
         let beginning = work.begin(unlessDone: unlessDone) { isCancelled || stopReason != nil }

@@ -32,7 +32,7 @@ extension Runtime {
         /// Receives the decision about each operation that asks the store, on the thread that runs the operation.
         public var explain: (@Sendable (Explanation) -> Void)?
 
-        /// Names the folder.
+        /// Makes the settings for a store in this folder.
         public init(directory: String) { self.directory = directory }
     }
 
@@ -40,11 +40,11 @@ extension Runtime {
     public struct Explanation: Sendable {
         /// The fate of the operation.
         public enum Decision: Sendable, Hashable {
-            /// The store has its work, and its body does not run.
+            /// The store has the operation's work, so the body does not run.
             case isSkipped
-            /// Its body runs, or would run in a dry run, for this reason: `input 'a.h' changed`.
+            /// The body runs, or would run in a dry run, for this reason: `input 'a.h' changed`.
             case runs(String)
-            /// Its body has run, but will do so again, for this reason: `its results contain a function, which cannot be stored`.
+            /// The body has run, and will run again the next time, for this reason: `its results contain a function, which cannot be stored`.
             case isNotRecorded(String)
         }
 

@@ -9,9 +9,9 @@ struct StepKey {
     /// The labels of the components, once a search through these would take long.
     private var labels: Set<String> = []
     private static let few = 16
-    /// The operations whose results are components, numbered in the order of these.
+    /// The operations whose results are components, numbered in the order of these components.
     private var known: [ObjectIdentifier: Int] = [:]
-    /// The operations whose outcomes are being looked at, outermost first.
+    /// The operations whose outcomes are being digested, outermost first.
     private var visited: [ObjectIdentifier] = []
     /// The digests of outcomes: results may lead to one operation in many ways.
     private var outcomes: [ObjectIdentifier: Digest] = [:]
@@ -207,7 +207,7 @@ struct StepKey {
         var met: [Met] = []
         var modules: [String] = []
 
-        /// Combines the components. Objects are combined by the caller.
+        /// Combines the components. The caller combines the objects.
         func combine(into hasher: inout Hasher128) {
             for component in components {
                 hasher.combine(component.label)

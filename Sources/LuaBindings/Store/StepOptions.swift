@@ -1,6 +1,6 @@
 import OpStore
 
-/// The questions of an operation to the store, as a script has written them.
+/// The options of an operation that asks the store, as a script has written them.
 struct StepOptions: Sendable {
     var inputs: [String] = []
     var outputs: [String] = []
@@ -8,7 +8,7 @@ struct StepOptions: Sendable {
     /// The names of the environment variables that count.
     var environment: [String] = []
     var version: Digest?
-    /// Whether the operation asks although it has no files.
+    /// Whether the operation asks the store although it has no files.
     var memoizes = false
     var keepsOutputsOnFailure = false
     /// The place of the function of an operation without outputs: `<build.lua:12>`.
@@ -17,6 +17,6 @@ struct StepOptions: Sendable {
     /// `place` without the line.
     var file: Substring { place.prefix(upTo: place.lastIndex(of: ":") ?? place.endIndex) }
 
-    /// Whether there is something to skip.
+    /// Whether the operation asks the store. `environment` and `version` alone do not make it ask.
     var asksStore: Bool { memoizes || !inputs.isEmpty || !outputs.isEmpty || depfile != nil }
 }

@@ -12,7 +12,7 @@ struct StoredResults {
     /// The meanings of the first byte.
     private static let refused: UInt8 = 0, kept: UInt8 = 1
 
-    /// Encodes what a body has left.
+    /// Encodes the results of a body, and the values that it has stored.
     ///
     /// - Parameters:
     ///   - before: the values that were stored in the operation before the body began.
@@ -56,7 +56,7 @@ struct StoredResults {
         return bytes
     }
 
-    /// Reads what was stored; nil if that is damaged.
+    /// Reads bytes that were stored; nil if they are damaged.
     init?(_ bytes: [UInt8]) {
         var rest = bytes[...]
         switch rest.popFirst() {

@@ -16,8 +16,8 @@ final class StoredStep: Sendable {
         var reason: String?
     }
 
-    /// The operation's dependencies, and the values that scripts had stored in it, before its first attempt. Values that an attempt stores do
-    /// not change the key of the next one.
+    /// The components of the operation's key, and the values that scripts had stored in it, before its first attempt. Values that an attempt
+    /// stores do not change the key of the next one.
     struct Beginning {
         let components: [Step.Component]
         let storage: [String: Parcel]
@@ -33,7 +33,7 @@ final class StoredStep: Sendable {
     var reason: String? { state.withLock { $0.reason } }
     var name: String { state.withLock { $0.name } }
 
-    /// The values that were remembered before the first attempt; nil for the first one.
+    /// The key and the values before the first attempt; nil until that begins.
     var beginning: Beginning? {
         get { state.withLock { $0.beginning } }
         set { state.withLock { $0.beginning = newValue } }

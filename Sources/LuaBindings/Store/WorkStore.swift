@@ -10,7 +10,7 @@ final class WorkStore: Sendable {
     private let configuration: OpStore.Store.Configuration
     private let opened = Guarded(Opened())
     let mode: Runtime.Store.Mode
-    /// The number of operations whose work was there.
+    /// The number of operations that were skipped, because the store had their work.
     let skippedCount = Atomic<Int>(0)
     /// The host's own source of modules, which `require` asks first.
     private let moduleLoader: (@Sendable (String) throws -> String?)?
@@ -65,7 +65,7 @@ final class WorkStore: Sendable {
         explain?(Runtime.Explanation(operation: operation, name: name, decision: decision))
     }
 
-    /// Writes the work that is not written yet. The store finds and records nothing afterwards.
+    /// Writes the pending uses, and closes the database. The store finds and records nothing afterwards.
     func close() {
         let store = opened.withLock { opened in
             opened.isClosed = true
@@ -76,7 +76,7 @@ final class WorkStore: Sendable {
 
     // MARK: modules
 
-    /// A component for each of the modules that is a file, and for each that these require.
+    /// A component for each of the modules that has a source, and for each module with a source that these require.
     func components(ofModules names: [String], in state: LuaState) throws(Failure) -> [Step.Component] {
         var components: [Step.Component] = [], known = Set(names), next = names
         while let name = next.popLast() {
@@ -131,7 +131,7 @@ final class WorkStore: Sendable {
 
     // MARK: preludes
 
-    /// The values that the preludes have put into the states, and the modules that they need.
+    /// The component of the preludes, and the modules that they need; nil if there are no preludes.
     func component(ofPreludes all: [Prelude]) throws(Failure) -> (component: Step.Component, modules: [String])? {
         if all.isEmpty { return nil }
         var known = preludes.withLock { $0 }
