@@ -13,18 +13,18 @@ import OpPlatform
 ///
 /// - Concurrency: safe from every thread.
 public final class Channel: LuaObject, WaitedObject {
-    /// The name in messages.
+    /// The name in error messages.
     public let name: String?
     /// The most messages that wait; `Int.max` for no limit.
     public let capacity: Int
     let core: RuntimeCore
     private let buffer: Guarded<Buffer>
 
-    /// Makes a channel for a runtime's scripts. Closing the runtime closes it.
+    /// Makes a channel for a runtime's scripts. Closing the runtime closes the channel.
     ///
     /// - Parameters:
     ///   - capacity: the most messages that wait for a receiver, 1 or more. A sender of more waits.
-    ///   - name: the name in messages.
+    ///   - name: the name in error messages.
     ///   - runtime: the runtime.
     public convenience init(capacity: Int = 100, name: String? = nil, in runtime: Runtime) {
         precondition(capacity >= 1, "opscript: a channel cannot have a capacity of \(capacity): 1 is the least")
@@ -64,7 +64,7 @@ public final class Channel: LuaObject, WaitedObject {
         for waiter in waiters { waiter.wake() }
     }
 
-    /// The channel, as messages name it.
+    /// The channel's name in error messages.
     var displayName: String { name.map { "channel '\($0)'" } ?? "an unnamed channel" }
 
     // MARK: without waiting
@@ -116,7 +116,7 @@ public final class Channel: LuaObject, WaitedObject {
         }
     }
 
-    /// Ends a wait. A waiter that gives up may have used up a call of `wake`, so another waiter is woken.
+    /// Ends a wait. A waiter that gives up may have used up a call of `wake`, so the channel wakes another one.
     func leave(_ waiter: Waiter, givesUp: Bool) {
         let next = buffer.withLock { buffer -> Waiter? in
             buffer.remove(waiter)

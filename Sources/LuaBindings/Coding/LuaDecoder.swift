@@ -221,8 +221,8 @@ struct SuperKey: CodingKey {
     var intValue: Int? { nil }
 }
 
-/// Decodes the elements of a sequence. If the table is no sequence, one of the elements 1 to n is missing, n being the number of keys, and
-/// decoding that element fails.
+/// Decodes the elements of a sequence. A table that is no sequence lacks one of the elements 1 to n, where n is the number of its keys. Decoding
+/// that element fails.
 private struct ElementDecoder: UnkeyedDecodingContainer {
     let fields: [LuaValue: LuaValue]
     let path: CodingRoute

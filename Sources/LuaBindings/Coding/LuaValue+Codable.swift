@@ -1,4 +1,4 @@
-/// `LuaDecoder` and `LuaEncoder` keep a value as it is. Other coders, such as Foundation's for JSON, use what their format has: a sequence
+/// `LuaDecoder` and `LuaEncoder` keep a value as it is. Other coders, such as Foundation's for JSON, use the forms of their format: a sequence
 /// is an array, any other table is keyed by strings and integers, and bytes are an array of integers.
 extension LuaValue: Codable {
     /// Decodes nil, a boolean, a number, a string, an array or a dictionary. An empty array and an empty dictionary are the same table.

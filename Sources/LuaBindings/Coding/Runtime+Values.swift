@@ -12,7 +12,7 @@ extension Runtime {
     ///
     /// - Parameters:
     ///   - source: an expression, or the text of a script.
-    ///   - type: the type of the value. See `LuaDecoder` for what fits.
+    ///   - type: the type of the value. See `LuaDecoder` for the values that fit.
     ///   - name: the name in error messages: `@` and a file name, or `=` and any text.
     ///   - arguments: the values of `...`.
     /// - Returns: the first value; further ones are ignored.
@@ -23,7 +23,7 @@ extension Runtime {
         try LuaDecoder().decode(type, from: evaluate(source, name: name, arguments: arguments))
     }
 
-    /// Like the above, for a value of any type.
+    /// Like `evaluate(_:as:name:arguments:)`, but for a value of any type.
     public func evaluate(_ source: String, name: String = "=expression", arguments: [LuaValue] = []) throws(LuaError) -> LuaValue {
         try insideRun { state throws(Failure) in
             try state.load(expression: source, name: name)
@@ -40,7 +40,7 @@ extension Runtime {
     /// - Parameters:
     ///   - function: a global, or a field of one: `string.format`.
     ///   - arguments: values of any `Encodable` types. `LuaValue` passes other values, such as an operation.
-    ///   - type: the type of the result. See `LuaDecoder` for what fits.
+    ///   - type: the type of the result. See `LuaDecoder` for the values that fit.
     /// - Returns: the first result; further ones are ignored.
     /// - Throws: the error that the function raises; an error of the kind `conversion` if an argument or the result does not fit.
     @_disfavoredOverload

@@ -25,7 +25,7 @@ final class AsyncCall<Value: Sendable>: Sendable {
 
     var isOver: Bool { outcome.withLock { $0 != nil } }
 
-    /// The value or the error of the function. Once, when the call is over.
+    /// The value or the error of the function. Call this once, when the call is over.
     func result() throws -> Value? { try outcome.withLock { $0.take() }?.get() }
 
     /// Starts the function on the thread of `inbox`, and calls `ended` when it has ended.

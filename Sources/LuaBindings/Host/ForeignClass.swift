@@ -1,7 +1,7 @@
 import OpEngine
 import OpPlatform
 
-/// An object of a host in another language. Its class is chosen when it is made; it is not a type of Swift.
+/// An object of a host in another language. The host chooses its class when it makes the object. The class is not a type of Swift.
 package final class ForeignObject: LuaObject, ClassedObject {
     package let objectClass: ForeignClass
     /// The host's number or pointer for the object.

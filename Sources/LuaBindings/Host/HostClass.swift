@@ -63,12 +63,12 @@ final class HostClass: @unchecked Sendable {
         return .message("\(Grammar.indefinite(name)) has no member '\(text)'\(hint)")
     }
 
-    /// Whether a class may have a metamethod of this name. Properties and methods take the place of some, and objects end in Swift.
+    /// Whether a class may have a metamethod of this name. Properties and methods replace `__index` and `__newindex`; objects end in Swift.
     static func mayHave(metamethod name: String) -> Bool {
         name.hasPrefix("__") && !["__index", "__newindex", "__gc", "__mode", "__metatable", "__name", "__transfer"].contains(name)
     }
 
-    /// Calls `body` with the description that C reads. Its pointers stay valid as long as this object.
+    /// Calls `body` with the description that C reads. `name` is valid during the call, and the other pointers are as long as this object lives.
     private func withDescription(_ body: (UnsafePointer<clua_object_class>) -> Int32) -> Int32 {
         unsafe name.withCString { name in
             var description = unsafe clua_object_class()

@@ -51,7 +51,7 @@ extension HostFunction: Registration {
 final class ModuleLoader: Registration {
     private let function: HostFunction
 
-    /// - Parameter source: the text of a module, and what messages call it; nil if there is no such module.
+    /// - Parameter source: returns the text of a module, and its name in messages; nil if there is no such module.
     init(_ source: @escaping @Sendable (String) throws -> (text: [UInt8], chunkName: String)?) {
         function = HostFunction("require") { call in
             guard let (text, chunkName) = try source(try call.string(at: 1)) else { return }
@@ -72,7 +72,7 @@ final class ModuleLoader: Registration {
 }
 
 extension LuaState {
-    /// The Lua error that an error of a host function becomes.
+    /// The Lua error for an error of a host function.
     fileprivate func callError(for error: any Error) -> CallError {
         switch error {
         case let error as CallError: return error

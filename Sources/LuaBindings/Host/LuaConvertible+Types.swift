@@ -4,7 +4,7 @@ extension LuaConvertible {
     /// Passes a copy of the argument to `fromLua`.
     public static func read(from call: borrowing LuaCall, at index: Int) throws -> Self { try fromLua(call.value(at: index)) }
 
-    /// Adds what `toLua` returns.
+    /// Adds the value that `toLua` returns.
     public func write(to call: borrowing LuaCall) throws { try call.push(toLua()) }
 }
 
@@ -165,6 +165,6 @@ extension OperationQueue: LuaConvertible {
 }
 
 extension LuaValue {
-    /// A string, with UTF-8 text if the bytes are that.
+    /// A string: `.string` if the bytes are UTF-8, and `.bytes` otherwise.
     init(bytes: [UInt8]) { self = String(validating: bytes, as: UTF8.self).map { .string($0) } ?? .bytes(bytes) }
 }

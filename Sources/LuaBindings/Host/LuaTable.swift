@@ -7,8 +7,8 @@ import CLua
 /// try runtime.register("lastPrice") { (orders: LuaTable) in try orders[orders.count, "price"] }
 /// ```
 ///
-/// For functions that need little of a large table. A function that needs most of it pays less for a `Decodable` type or a `LuaValue`,
-/// because each read here finds its value anew.
+/// Use it for functions that need little of a large table. A function that needs most of it pays less for a `Decodable` type or a `LuaValue`,
+/// because each read here looks for its value anew.
 ///
 /// A `LuaTable` is valid while the call runs whose argument it is, and only on the thread of that call. Afterwards, reading throws an
 /// error. Frozen tables are read in the same way.
@@ -78,7 +78,7 @@ public struct LuaTable {
         return try Self.explaining(path) { try LuaDecoder().decode(type, from: value) }
     }
 
-    /// The table at a key or at the end of a path, which is not copied either.
+    /// The table at a key or at the end of a path, without a copy.
     ///
     /// - Throws: an error of the kind `conversion` if there is no table.
     public func table(at path: any LuaConvertible...) throws -> LuaTable {
@@ -107,7 +107,7 @@ public struct LuaTable {
 
     /// Calls `read` with the stack index of the value at the end of a path.
     private func reading<Result>(_ path: [LuaValue], _ read: (Call, Int32) throws -> Result) throws -> Result {
-        // Inside another call, the stack index is one of that call's.
+        // Inside another call, the stack index would mean a value of that call.
         guard let call = scope.call, unsafe call.state.running == call.lua, unsafe lua_topointer(call.lua, slot) == identity else {
             throw LuaError(
                 message: "a LuaTable is read outside of the call whose argument it is: read what is needed before, or take a LuaValue")
@@ -145,7 +145,7 @@ extension Call {
         guard isReadable(at: index) else { throw Mismatch(expected: "a table", found: try value(at: index)) }
     }
 
-    /// Replaces the value on top by what it has at `key`: nil if there is nothing, or if it is no table. Needs 3 free stack slots.
+    /// Replaces the value on top by its field at `key`: nil if the field is missing, or the value is no table. Needs 3 free stack slots.
     fileprivate func goDown(to key: LuaValue) throws {
         let index = count
         switch key {

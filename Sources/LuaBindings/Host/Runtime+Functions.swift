@@ -31,8 +31,8 @@ extension Runtime {
     /// try runtime.register("price") { (name: String, count: Int) in 3 * count }
     /// ```
     ///
-    /// An argument that does not fit is an error that names it, as for Lua's own functions. An argument that is missing is nil, and fits an
-    /// optional. Further arguments are ignored.
+    /// If an argument does not fit, the error names the argument, as for Lua's own functions. A missing argument is nil, which fits an optional.
+    /// Further arguments are ignored.
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
     @_disfavoredOverload
@@ -61,8 +61,8 @@ extension Runtime {
     /// Makes an asynchronous function a global function of every state. Scripts call it like any other: the call returns when the function
     /// has returned.
     ///
-    /// Meanwhile it occupies the calling body's worker, which delivers callbacks, and another thread takes over the worker's other work.
-    /// Called in the main state it occupies the main state's thread, as a wait of the script does; a function that needs that thread never
+    /// Meanwhile the call occupies the calling body's worker, which delivers callbacks, and another thread takes over the worker's other work.
+    /// In the main state, the call occupies the main state's thread, as a wait of the script does; a function that needs that thread never
     /// returns. If the operation is cancelled, interrupted or out of time, the function's task is cancelled and the call ends at once
     /// with an error, whether or not the function notices.
     @_disfavoredOverload

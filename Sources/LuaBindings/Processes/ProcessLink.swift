@@ -24,7 +24,7 @@ final class ProcessLink: @unchecked Sendable {
         var runs: [(operation: ObjectIdentifier, serial: UInt64)] = []
         var wasKilled = false
 
-        /// Whether the process cannot run another body, although its last one may have returned: `kill` came too late for that one, or the process
+        /// Whether the process cannot run another body, although its last one may have returned: `kill` was too late for that one, or the process
         /// has ended for another reason since.
         var isOver: Bool { wasKilled || cio_worker_has_ended(pidfd) }
 
@@ -185,7 +185,7 @@ final class ProcessLink: @unchecked Sendable {
         return settings
     }
 
-    /// Gives the process what the runtime has published since the last body. One atomic load if nothing has changed.
+    /// Gives the process the values that the runtime has published since the last body. Costs one atomic load if nothing has changed.
     ///
     /// - Parameter operation: the operation whose body runs next; nil for a callback.
     private func bringUpToDate(_ process: OpaquePointer, _ state: LuaState, for operation: LuaOperation?) throws(Failure) {
@@ -244,7 +244,7 @@ final class ProcessLink: @unchecked Sendable {
 
     // MARK: stopping, from any thread
 
-    /// Asks the process to stop the body of `operation`, if it runs that. Repeating this does no harm. Returns whether the body runs.
+    /// Asks the process to stop the body of `operation`, if it runs the body. Repeating this does no harm. Returns whether the body runs.
     @discardableResult
     func requestStop(of operation: LuaOperation, _ reason: StopReason) -> Bool {
         life.withLock { life in
@@ -254,7 +254,7 @@ final class ProcessLink: @unchecked Sendable {
         }
     }
 
-    /// Asks the process to stop the callback that it runs. Kills it if `isUrgent` and it computes.
+    /// Asks the process to stop the callback that it runs. If `isUrgent`, kills a process that computes.
     func requestStopOfCallback(_ reason: StopReason, isUrgent: Bool) {
         life.withLock { life in
             guard let process = unsafe life?.process else { return }

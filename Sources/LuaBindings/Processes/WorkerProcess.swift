@@ -5,8 +5,8 @@ public enum WorkerProcess {
     /// The argument of a worker process.
     static let argument = "--opscript-worker"
 
-    /// Serves a host if one has started this process as its worker process; otherwise returns at once. The call then does not return: the
-    /// process ends with its host. Call it first in `main`, before there is a runtime or another thread.
+    /// If a host has started this process as its worker process, serves the host and does not return: the process ends with its host. Otherwise
+    /// returns at once. Call it first in `main`, before there is a runtime or another thread.
     ///
     /// The executable `opscript-worker` consists of this call. A host can be its own worker executable instead: it calls this function, and
     /// sets `isolation = .process(executable: "/proc/self/exe")`.
@@ -17,7 +17,7 @@ public enum WorkerProcess {
 
     private static var isRequested: Bool { CommandLine.arguments.count == 2 && CommandLine.arguments[1] == argument }
 
-    /// Keeps a worker process whose executable does not serve from being a host, which would start such processes in its turn.
+    /// Keeps a worker process whose executable does not serve from being a host, because that host would start such processes itself.
     static func refuseToBeHost() throws(LuaError) {
         guard isRequested else { return }
         throw LuaError(

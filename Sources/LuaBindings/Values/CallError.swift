@@ -1,6 +1,6 @@
 /// A mistake of the caller. It becomes a Lua error.
 enum CallError: Error {
-    /// Raised after the position of the caller.
+    /// The text of the error, which follows the position of the caller.
     case message(String)
     /// The argument at this stack index is wrong.
     case argument(Int32, String)

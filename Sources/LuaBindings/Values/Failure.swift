@@ -1,6 +1,6 @@
 import CLua
 
-/// Why Lua code did not return: the raised error and its place.
+/// The reason why Lua code did not return: the raised error and its place.
 struct Failure: Error {
     /// The raised value as `tostring` shows it.
     var message: String

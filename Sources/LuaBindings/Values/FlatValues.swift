@@ -18,7 +18,7 @@ struct FlatValues {
         for value in values { append(value) }
     }
 
-    /// Only one object.
+    /// Makes the values from one object.
     init(_ object: AnyObject, _ kind: ObjectKind) {
         count = 1
         unsafe items.append(item(object, kind))

@@ -1,8 +1,8 @@
 import CLua
 
-/// A call of a host function: its arguments, read one by one and only when asked for, and its results.
+/// A call of a host function: its arguments, which the function reads one by one, and its results.
 ///
-/// For functions that are called often, have any number of arguments, return several values, or look at a few fields of a large table.
+/// Use it for functions that are called often, have any number of arguments, return several values, or read a few fields of a large table.
 /// Reading a number or a boolean allocates nothing.
 ///
 /// ```swift

@@ -1,7 +1,7 @@
 /// A type that functions of the host can have as a parameter or as a result. See `Runtime.register`.
 ///
 /// Numbers, strings, booleans, optionals, arrays, dictionaries, operations, queues, `LuaValue` and every `LuaObject` conform. A type that is
-/// `Codable` conforms by saying so:
+/// `Codable` conforms by declaration alone:
 ///
 /// ```swift
 /// struct Row: Codable, LuaConvertible { var name: String; var price: Double }
@@ -20,6 +20,6 @@ public protocol LuaConvertible: SendableMetatype {
     /// Reads an argument. The default passes a copy of the whole argument to `fromLua`.
     static func read(from call: borrowing LuaCall, at index: Int) throws -> Self
 
-    /// Adds the instance to the results of a call. The default adds what `toLua` returns.
+    /// Adds the instance to the results of a call. The default adds the value that `toLua` returns.
     func write(to call: borrowing LuaCall) throws
 }

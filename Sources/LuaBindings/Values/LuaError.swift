@@ -22,7 +22,7 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
 
     /// The kind of the error.
     public let kind: Kind
-    /// The error message, after the position that Lua put before it.
+    /// The error message, with the position that Lua has put before it.
     public let message: String
     /// The stack at the raise, starting with `stack traceback:`; empty for a syntax error.
     public let traceback: String
@@ -60,7 +60,7 @@ public struct LuaError: Error, CustomStringConvertible, Sendable {
     /// path to it.
     ///
     /// - Parameters:
-    ///   - expected: what would fit, with its article: `a number`.
+    ///   - expected: the name of the values that fit, with its article: `a number`.
     ///   - found: the value.
     public static func mismatch(expected: String, found: LuaValue) -> LuaError { LuaError(Mismatch(expected: expected, found: found)) }
 

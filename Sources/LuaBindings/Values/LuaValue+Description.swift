@@ -60,7 +60,7 @@ private struct LiteralPrinter {
         }
     }
 
-    /// The comment must not end early.
+    /// Replaces `]`, because the name must not end the comment.
     private mutating func printNil(about name: String) { write("nil --[[\(name.split(separator: "]").joined(separator: "|"))]]") }
 
     private static func literal(_ value: Double) -> String {
@@ -135,7 +135,7 @@ private struct LiteralPrinter {
         write("]")
     }
 
-    /// Numbers come first, then strings, then the rest.
+    /// Numbers precede strings, and strings precede other keys.
     private static func precedes(_ left: (key: LuaValue, value: LuaValue), _ right: (key: LuaValue, value: LuaValue)) -> Bool {
         switch (left.key, right.key) {
         case (.string(let left), .string(let right)): return left < right

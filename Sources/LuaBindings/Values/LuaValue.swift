@@ -90,7 +90,7 @@ extension LuaValue {
         return elements
     }
 
-    /// The fields of a table all of whose keys are UTF-8 strings. O(n).
+    /// The fields of a table whose keys are all UTF-8 strings. O(n).
     public var dictionary: [String: LuaValue]? {
         guard case .table(let fields) = self else { return nil }
         var named: [String: LuaValue] = [:]

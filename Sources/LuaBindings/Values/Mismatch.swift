@@ -1,4 +1,4 @@
-/// A Lua value that does not fit a Swift type, on its way to become a `LuaError`.
+/// The error for a Lua value that does not fit a Swift type. The host gets it as a `LuaError`.
 struct Mismatch: Error {
     /// One step from a table to one of its values.
     enum Component {

@@ -32,7 +32,7 @@ func object<T: AnyObject>(_ pointer: UnsafeMutableRawPointer, as type: T.Type) -
     return unsafe unsafeDowncast(object, to: type)
 }
 
-/// An object of a class of the module that the host gets as a `LuaValue.object`, as it gets its own objects.
+/// An object of a class of the module `opscript`. The host gets it as a `LuaValue.object`, like an object of its own.
 protocol ModuleObject: LuaObject {
     var kind: ObjectKind { get }
 }

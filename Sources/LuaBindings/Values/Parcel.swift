@@ -40,7 +40,7 @@ struct Parcel: @unchecked Sendable {
     /// Whether the parcel has unowned references to the object that holds it. That object must be alive when the parcel is decoded.
     var refersToOwner: Bool { unsafe pointer.pointee.is_disowned }
 
-    /// Whether the parcel is a plain value or a table of such, or a function from which only plain values can be reached.
+    /// Whether the parcel is a plain value, a table of plain values, or a function from which only plain values can be reached.
     var isFlat: Bool { unsafe pointer.pointee.is_flat }
 
     /// Makes the parcel's references to `owner` unowned: `owner` is about to hold the parcel, and the two would keep each other alive. Call
