@@ -26,7 +26,7 @@ public enum AsymmetricFence {
         return loaded.load(ordering: .relaxed)
     }
 
-    /// Orders what the caller has stored before what it loads next. Returns false if the kernel refuses, as it may after the process has
+    /// Orders the caller's earlier stores before its later loads. Returns false if the kernel refuses, as it may after the process has
     /// entered a sandbox. Then nothing is ordered.
     public static func orderAllThreads() -> Bool {
         if isEnabled { return cplatform_membarrier() }

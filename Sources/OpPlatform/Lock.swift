@@ -12,7 +12,7 @@ public import Synchronization
 public struct Lock: ~Copyable, Sendable {
     /// How often a thread tries to acquire the lock before it sleeps. Takes about 8 µs, less than sleeping.
     private static let spins = 20
-    // Not stored: other modules would have to load them.
+    // Computed, because other modules would have to load stored properties.
     @inlinable static var free: UInt8 { 0 }
     @inlinable static var held: UInt8 { 1 }
     /// The value of the whole word while the lock is held and a thread sleeps.

@@ -1,7 +1,7 @@
 import CPlatform
 public import Synchronization
 
-/// Tells the monitor of a thread that this thread sleeps until another one releases a lock. The other thread runs, so none has to take its place.
+/// Tells a monitor that a thread sleeps until another thread releases a lock. The other thread runs, so no third one has to replace the sleeper.
 public enum LockWaits {
     /// From now on, `flag` is true while the calling thread sleeps at a lock. Nil ends that. The flag must not move, and must stay valid until then.
     public static func announce(in flag: UnsafePointer<Atomic<Bool>>?) {

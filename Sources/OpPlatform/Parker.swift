@@ -3,7 +3,7 @@ public import Synchronization
 
 /// Parks and wakes one thread. A wake-up that arrives first is not lost: the next `park` returns immediately.
 public final class Parker: Sendable {
-    // Not stored: other modules would have to load them.
+    // Computed, because other modules would have to load stored properties.
     @inlinable static var empty: UInt32 { 0 }
     @inlinable static var notified: UInt32 { 1 }
     @inlinable static var parked: UInt32 { 2 }
@@ -40,7 +40,7 @@ public final class Parker: Sendable {
     /// Sleeps until `unpark`, a signal or the deadline, and takes the notification. Only the owner may call this method.
     public func park(until deadline: ContinuousClock.Instant? = nil) -> WakeReason {
         let reason = waitForNotification(until: deadline)
-        // An exchange instead of a store: if it absorbs a second notification, it must also acquire what was written before that one.
+        // An exchange instead of a store: if it absorbs a second notification, it must also acquire the writes before that one.
         if reason == .notified { _ = word.exchange(Parker.empty, ordering: .acquiringAndReleasing) }
         return reason
     }

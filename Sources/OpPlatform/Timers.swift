@@ -50,7 +50,7 @@ public final class Timers: Sendable {
     /// - Parameter isManual: whether only `fire` calls the functions, as simulations need it.
     public init(isManual: Bool = false) { state = Guarded(State(hasThread: isManual)) }
 
-    /// Has `body` called at a moment, on a thread that it must not block. Functions of the same moment are called in the order in which they
+    /// Calls `body` at a moment, on a thread that `body` must not block. Functions of the same moment are called in the order in which they
     /// were set. Traps if the system cannot start a thread.
     @discardableResult
     public func set(at moment: ContinuousClock.Instant, _ body: @escaping @Sendable () -> Void) -> Number {
@@ -86,7 +86,7 @@ public final class Timers: Sendable {
     /// The moment of the next timer.
     public var next: ContinuousClock.Instant? { state.withLock { $0.heap.first?.moment } }
 
-    /// Calls the functions whose moment has come. Returns false if there are none.
+    /// Calls the functions whose moment is not later than `now`. Returns false if there are none.
     @discardableResult
     public func fire(at now: ContinuousClock.Instant) -> Bool {
         var hasFired = false

@@ -57,7 +57,7 @@ int cplatform_start_thread(pthread_t *thread, void *(*body)(void *), void *argum
 // Returns the kernel's number of this thread. That of the first thread is the process's.
 int cplatform_thread_id(void);
 
-// Why: pthread_atfork, because Swift refuses to call what forks, and a handler in Swift could not run in the child.
+// Why: a handler of pthread_atfork counts. Swift refuses to call functions that fork, and a handler in Swift could not run in the child.
 // The number of forks that led from the process that loaded this code to this one. A child does not have the threads of its parent.
 extern int cplatform_fork_count;
 static inline int cplatform_get_fork_count(void) { return cplatform_fork_count; }
