@@ -263,7 +263,10 @@ bool cnats_subscribe(cnats_connection *connection, const char *subject) {
     pthread_mutex_lock(&connection->lock);
     connection->open_count++;
     pthread_mutex_unlock(&connection->lock);
-    return nats_functions.natsSubscription_SetOnCompleteCB(subscription, end_one, connection) == NATS_OK;
+    if (nats_functions.natsSubscription_SetOnCompleteCB(subscription, end_one, connection) == NATS_OK) return true;
+    // Closing the connection does not wait for a subscription whose end is not told.
+    end_one(connection);
+    return false;
 }
 
 const char *cnats_publish(

@@ -176,9 +176,6 @@ final class SQLite: @unchecked Sendable {
         while try step(statement) { unsafe texts.append(String(decoding: statement.blob(0), as: UTF8.self)) }
         return texts
     }
-
-    /// How many rows the last statement has changed.
-    var changes: Int { unsafe Int(sqlite3_changes(handle)) }
 }
 
 /// A compiled statement. It belongs to its connection.
@@ -199,9 +196,12 @@ struct Statement {
             return
         }
         unsafe bytes.withUnsafeBytes { buffer in
-            // Without an address, the value would be NULL.
-            if unsafe buffer.isEmpty { unsafe sqlite3_bind_zeroblob(handle, index, 0) }
-            unsafe sqlite3_bind_blob64(handle, index, buffer.baseAddress, UInt64(buffer.count), Self.transient)
+            if unsafe buffer.isEmpty {
+                // Without an address, `sqlite3_bind_blob64` would bind NULL.
+                unsafe sqlite3_bind_zeroblob(handle, index, 0)
+            } else {
+                unsafe sqlite3_bind_blob64(handle, index, buffer.baseAddress, UInt64(buffer.count), Self.transient)
+            }
         }
     }
 

@@ -27,11 +27,8 @@ typedef struct cnats_message {
     const char *reply;  // "" for none
     const uint8_t *bytes;
     size_t count;
-    int status;  // the server's status in place of a message, such as CNATS_NO_RESPONDERS; 0 for a message
+    int status;  // the server's status in place of a message, such as 503 for "no responders"; 0 for a message
 } cnats_message;
-
-/// A status: the subject of a request has no subscriber.
-#define CNATS_NO_RESPONDERS 503
 
 typedef enum cnats_event { CNATS_DISCONNECTED, CNATS_RECONNECTED, CNATS_CLOSED, CNATS_FAULT } cnats_event;
 

@@ -25,8 +25,12 @@ public struct ClusterKey: Sendable {
         }
         var buffer = [UInt8](repeating: 0, count: 4096)
         let count = unsafe buffer.withUnsafeMutableBytes { unsafe read(descriptor, $0.baseAddress, $0.count) }
+        guard count >= 0 else {
+            throw ClusterError("the key file '\(path)' cannot be read: \(unsafe String(cString: strerror(errno)))")
+        }
+        guard count < buffer.count else { throw ClusterError("the key file '\(path)' has \(buffer.count) bytes or more: use a shorter key") }
         let isSpace = { (byte: UInt8) in byte == 0x20 || (0x09...0x0d).contains(byte) }
-        let key = buffer.prefix(max(count, 0)).drop(while: isSpace).reversed().drop(while: isSpace)
+        let key = buffer.prefix(count).drop(while: isSpace).reversed().drop(while: isSpace)
         guard key.count >= Self.fewestBytes else {
             throw ClusterError(
                 "the key file '\(path)' has fewer than \(Self.fewestBytes) bytes: make one with 'head -c 32 /dev/urandom | base64 > \(path)'"

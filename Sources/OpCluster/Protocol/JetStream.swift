@@ -162,7 +162,7 @@ enum JetStream {
 }
 
 extension StringProtocol {
-    /// The first occurrence of `other`.
+    /// The first occurrence of `other`. The standard library's function needs Swift's regular expressions, 2 MB of the command.
     func firstRange(of other: String) -> Range<Index>? {
         var start = startIndex
         while start < endIndex {

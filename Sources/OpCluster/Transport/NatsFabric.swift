@@ -148,7 +148,6 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         let isClosed = hasClosed.withLock { $0 }
         switch event {
         case CNATS_DISCONNECTED where !isClosed:
-
             let reason = text.isEmpty ? "" : " (\(text))"
             receiver?.connectionHasChanged(.lost("the connection to \(server) was lost\(reason); connecting again"))
         case CNATS_RECONNECTED: receiver?.connectionHasChanged(.isBack("the connection to \(server) is there again"))
