@@ -3,14 +3,16 @@
 --
 --   build.lua [DIRECTORY [FILES]]
 --
--- Builds all C files in DIRECTORY into DIRECTORY/program. If several of them have a function `main`, each of these becomes a program of its name, linked
--- with the files that have none. A directory that does not exist is made, with a program of so many files (default: 50). Without DIRECTORY, it builds
--- one such program three times, with a change between, and removes it. `CC`, `CFLAGS` and `LDLIBS` have the meaning that they have for make. Lua's own source:
+-- Builds all C files in DIRECTORY into DIRECTORY/program. If several files have a function `main`, each of these becomes a program of its name,
+-- linked with the files that have none. If DIRECTORY does not exist, the script makes it, with a program of FILES files (default: 50). Without
+-- DIRECTORY, it builds such a program three times, edits a header before the third time, and removes the program. `CC`, `CFLAGS` and `LDLIBS` have
+-- the meaning that they have for make. To build Lua's own source:
 --
 --   CFLAGS="-O2 -std=gnu99 -DLUA_USE_POSIX" LDLIBS=-lm build.lua lua-5.4.4/src
 --
--- The compiler finds the headers of a file, and writes them into a depfile. `opscript --explain build.lua DIRECTORY` shows why a file is compiled, and
--- `opscript --dry-run` shows the files that would be. If the compiler fails, its operation fails. The others run, but the program is not linked.
+-- The compiler finds the headers of a file, and writes them into a depfile. `opscript --explain build.lua DIRECTORY` shows why a file is compiled,
+-- and `opscript --dry-run` shows the files that would be compiled. If the compiler fails, its operation fails. The others run, but the program is
+-- not linked.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local compiler, flags, libraries = os.getenv "CC" or "cc", os.getenv "CFLAGS" or "", os.getenv "LDLIBS" or ""
@@ -74,7 +76,7 @@ local function build(directory)
     steps[#steps + 1] = compiling[object]
   end
   table.sort(shared)
-  if #mains == 0 then mains[1] = table.remove(shared) end -- the linker says what is missing
+  if #mains == 0 then mains[1] = table.remove(shared) end -- the linker reports the missing `main`
   for _, main in ipairs(mains) do
     local program = #mains == 1 and directory .. "/program" or main:gsub("%.o$", "")
     local objects, dependencies = { main, table.unpack(shared) }, {}

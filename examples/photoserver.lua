@@ -8,7 +8,7 @@ local socket = require "socket"
 
 local directory = assert(arg[1], "usage: photoserver.lua DIRECTORY")
 local server = assert(socket.bind("127.0.0.1", 0))
-server:settimeout(0.1) -- so that it notices soon when it is told to end
+server:settimeout(0.1) -- so that it soon notices SIGTERM
 print((select(2, server:getsockname())))
 io.stdout:flush()
 

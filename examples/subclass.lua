@@ -3,7 +3,7 @@
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
--- Calls `try` until it succeeds, at most `tries` times. (The option `retry` has the whole operation tried again.)
+-- Calls `try` until it succeeds, at most `tries` times. (The option `retry` repeats the whole operation.)
 local Retrying = Operation:subclass "Retrying"
 Retrying.tries = 3
 

@@ -12,8 +12,8 @@ local function service(answer)
   opscript.after(0.02, function() answer(number == 3 and "here you are" or nil, "busy") end)
 end
 
--- An operation that executes until the service has answered, with growing pauses in between. It runs here, beside the service, and
--- no thread waits.
+-- An operation that executes until the service has answered, with growing pauses between its requests. It runs in this state, as the
+-- service does, and no thread waits.
 local request = Operation.new {
   name = "request",
   asynchronous = true,

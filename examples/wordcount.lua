@@ -58,7 +58,7 @@ end
 
 -- Operations --------------------------------------------------------------------------------------------------------
 
--- Runs on a worker: the words of one file, with how often each occurs.
+-- Runs on a worker. Returns the number of occurrences of each word in a file.
 local function countWords(_, path)
   local file <close>, why = io.open(path, "rb")
   if not file then error(why, 0) end

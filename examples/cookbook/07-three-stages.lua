@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- A pipeline of three stages. An item enters a stage when it has left the one before; each stage has its own limit.
+-- A pipeline of three stages. An item enters a stage when it has left the previous stage. Each stage has its own limit.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- A barrier runs alone: after all operations that were added before it, and before all that are added after it.
+-- A barrier runs alone: after all operations that were added earlier, and before all that are added later.
 
 local queue = opscript.OperationQueue.new { maxConcurrentOperationCount = 4 }
 local path = os.tmpname()

@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Fetches pages politely: a few at once, at most so many a second, with retries when the server is busy. The server is a stub that answers
+-- Fetches pages politely: a few at once, a limited number a second, with retries when the server is busy. The server is a stub that answers
 -- from a table; put an HTTP client into `fetch`.
 
 local Operation = opscript.Operation

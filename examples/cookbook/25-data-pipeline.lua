@@ -1,6 +1,6 @@
 #!/usr/bin/env opscript
--- Parses measurements, removes those that cannot be right, and adds up the rest. Each step is in the store: it runs again only if what it depends
--- on has changed.
+-- Parses measurements, removes those that cannot be right, and adds up the rest. Each step is in the store, and runs again only after a change of
+-- its dependencies.
 
 local Operation = opscript.Operation
 local queue = opscript.OperationQueue.new "pipeline"

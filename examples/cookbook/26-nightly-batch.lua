@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- Bills customers, one after another. If the batch is ended by `kill -9`, or by a power cut, the next start goes on with those that are left.
+-- Bills customers, one after another. If `kill -9` or a power cut ends the batch, the next start continues with the remaining customers.
 
 local Operation = opscript.Operation
 
@@ -30,7 +30,7 @@ end
 
 if arg[1] then return batch(arg[1]) end
 
--- Starts the batch as a process of its own, as a timer of the system would.
+-- Starts the batch as a separate process, as a timer of the system would.
 local folder = os.tmpname()
 os.remove(folder)
 local function start(night, environment)

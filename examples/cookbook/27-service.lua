@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- A service. Looks every now and then for jobs in a directory, does each of them once, and stops when it is told to.
+-- A service. Looks for jobs in a directory at regular intervals, does each of them once, and stops on request.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local spool = os.tmpname() .. ".d"
@@ -28,10 +28,10 @@ local function job(name)
   return op
 end
 
--- One look at the directory. A job that is there is begun once, however long it takes.
+-- Looks at the directory once. Begins each job once, however long the job takes.
 local looks = OperationQueue.new { name = "looks", maxConcurrentOperationCount = 1 }
 local function look()
-  if looks.operationCount > 0 then return end                -- the former look is not over
+  if looks.operationCount > 0 then return end                -- the previous look has not finished
   local op = Operation.new { name = "look", main = function() return opscript.sh("ls " .. spool):wait().stdout end }
   op.completionBlock = function()
     for name in op.result:gmatch "[^\n]+" do

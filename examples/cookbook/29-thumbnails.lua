@@ -47,7 +47,7 @@ end
 
 print "first" run { moon = "a", sun = "b" }
 print "again" run { moon = "a", sun = "b" }
-os.remove(folder .. "sun.small.jpg")                         -- as if a crash had been between the two
+os.remove(folder .. "sun.small.jpg")                         -- as after a crash between the two steps
 print "after a crash" run { moon = "a", sun = "b" }
 print "the sun has changed" run { moon = "a", sun = "c" }
 sh("rm -r " .. folder)

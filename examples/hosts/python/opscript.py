@@ -1,4 +1,4 @@
-"""opscript for Python, with ctypes: what a binding to opscript.h needs, and little more."""
+"""opscript for Python, with ctypes: the parts of opscript.h that a small binding needs."""
 
 import ctypes as c
 import math
@@ -56,7 +56,7 @@ results_of = declare(pointer, "results", pointer, pointer, c.c_double, place)
 
 
 class Error(Exception):
-    """What a script has raised; `report` has the traceback as well."""
+    """An error that a script has raised; `report` also has the traceback."""
 
 
 def checked(function, *arguments):
@@ -100,7 +100,7 @@ def read(function, kind, value):
 
 
 def to_python(value):
-    """A value of Python for one of the library, which stays its owner's."""
+    """Converts a value of the library, which the caller still owns, to one of Python."""
     kind = get_type(value)
     if kind == NIL:
         return None
@@ -145,7 +145,7 @@ def values_of(values):
 
 
 def taken(values):
-    """The values of a list that nobody needs any more."""
+    """Returns the values of a list, and frees the list."""
     result = values_of(values)
     list_free(values)
     return result

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// The things that the game shows. Scripts change it from the main state only, which the loop enters in `drain`.
+/// The things that the game shows. Scripts change them only from the main state, which the loop enters in `drain`.
 final class World: Sendable {
     private let trees = Mutex<[Int: Double]>([:])
 

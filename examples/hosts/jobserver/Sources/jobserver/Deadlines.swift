@@ -1,7 +1,7 @@
 import Foundation
 import LuaBindings
 
-/// Cancels groups whose time is over. All have the same time, so those that came first end first.
+/// Cancels groups whose time is over. All have the same time, so the group that was added first ends first.
 final class Deadlines: @unchecked Sendable {
     // Safety: `condition` guards the variables.
     private let condition = NSCondition()

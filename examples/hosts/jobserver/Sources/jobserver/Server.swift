@@ -8,7 +8,7 @@ final class Server: @unchecked Sendable {
     private var waiting: [OpaquePointer] = []
     private let deadlines = Deadlines(time: Job.seconds)
 
-    /// The number of scripts that run at once. More than processors, so that those that compute until their deadline leave room.
+    /// The number of scripts that run at once: more than processors, so that scripts that compute until their deadline do not stop all others.
     private static let threads = 16 * max(2, ProcessInfo.processInfo.activeProcessorCount)
     /// The number of scripts that may wait.
     private static let limit = 1000

@@ -1,4 +1,4 @@
-// An HTTP/1.1 server by libmicrohttpd, some of whose functions are variadic and cannot be called from Swift.
+// An HTTP/1.1 server on libmicrohttpd. Swift cannot call that library directly, because some of its functions are variadic.
 #ifndef CSERVER_H
 #define CSERVER_H
 
@@ -23,7 +23,7 @@ int cs_serve(int port, cs_limits limits, cs_take take, void *context);
 const char *cs_path(const cs_request *request);
 const char *cs_body(const cs_request *request, size_t *count);
 
-/// Answers with a copy of the bytes. Once for each request, from any thread.
+/// Answers with a copy of the bytes. Call it once for each request, on any thread.
 void cs_reply(cs_request *request, unsigned status, const void *bytes, size_t count);
 
 #endif
