@@ -44,7 +44,7 @@ function opscript.after(seconds, f) end
 ---@return opscript.Timer
 function opscript.every(seconds, f) end
 
----Starts a program without a shell. A program that an operation starts is ended when the operation is cancelled.
+---Starts a program without a shell. Cancelling an operation ends the programs that it started.
 ---@param program opscript.ProcessOptions `{ program, argument, … }`, with options
 ---@return opscript.Process
 function opscript.process(program) end
@@ -63,12 +63,12 @@ function opscript.prelude(f) end
 ---@return opscript.Capture[]
 function opscript.captures(f) end
 
----The number of workers: how many operations compute at once.
+---The number of workers, which is the number of operations that compute at once.
 ---@return integer
 function opscript.workerCount() end
 
----Waits until one of the operations has finished. Returns the first of the list that has; nil if the time ran out, or if the operation that
----waits was cancelled.
+---Waits until one of the operations has finished. Returns the first finished one of the list; nil if the time ran out, or if the waiting
+---operation was cancelled.
 ---@param operations opscript.Operation[]
 ---@param timeout? number seconds
 ---@return opscript.Operation?
@@ -79,7 +79,7 @@ function opscript.waitForAny(operations, timeout) end
 ---@return fun(): string?
 function opscript.lines(path) end
 
----Sets how much there is of each resource that operations may need; without an argument, returns that.
+---Sets the amount of each resource that operations may need. Without an argument, returns the amounts.
 ---@param amounts? table<string, integer|string> integers, or sizes such as "8G"
 ---@return table<string, integer>?
 function opscript.resources(amounts) end
@@ -128,8 +128,8 @@ function opscript.isFrozen(value) end
 ---@field timeout number? the most seconds that it may execute
 ---@field executionBlocks integer? the number of functions of a BlockOperation
 ---@field exclusive string[]|string? keys that no two executing operations share
----@field needs table<string, integer|string>? how much of each resource it takes while it executes
----@field retry opscript.RetryOptions|integer? how often it is tried again when it fails; read without `when`
+---@field needs table<string, integer|string>? the amount of each resource that it takes while it executes
+---@field retry opscript.RetryOptions|integer? how it is tried again after a failure; a script that reads it gets no `when`
 ---@field attempt integer the number of the attempt that runs or has run last, from 1; 0 before the first
 ---@field isSkipped boolean whether its body did not run, because the store had its work
 ---@field attempts opscript.Error[] the errors of the latest 100 attempts that were followed by another
@@ -164,7 +164,7 @@ local Operation = {}
 ---@class opscript.RetryOptions
 ---@field attempts integer the maximum, including the first
 ---@field delay? number the pause after the first attempt, in seconds
----@field backoff? number by how much each pause is longer than the one before
+---@field backoff? number the factor from each pause to the next
 ---@field maxDelay? number the longest pause, in seconds
 ---@field jitter? boolean whether each pause is shortened at random, to half of it at least
 ---@field when? fun(err: opscript.Error): boolean whether an error is worth another attempt
@@ -219,7 +219,7 @@ function Operation:addDependency(op) end
 ---@param op opscript.Operation
 function Operation:removeDependency(op) end
 
----Waits, and runs callbacks and operations of the main queue during that time.
+---Waits until the operation has finished. Meanwhile runs callbacks and operations of the main queue.
 ---@param timeout? number seconds
 ---@return boolean # whether it has finished
 function Operation:waitUntilFinished(timeout) end
@@ -249,7 +249,7 @@ function Operation:addOperations(operations) end
 ---@return opscript.Blockage?
 function Operation:why() end
 
----Why its body has run although it asks the store: `input 'a.h' changed`. Nil if it was skipped, or has not asked.
+---The reason why the body has run although the operation asks the store: `input 'a.h' changed`. Nil if the store had the work, or was not asked.
 ---@return string?
 function Operation:whyRun() end
 
@@ -315,7 +315,7 @@ function GroupOperation.new(options) end
 ---@field name string?
 ---@field maxConcurrentOperationCount integer
 ---@field maxPendingOperationCount integer? the most operations that wait to be started; a further addition waits
----@field rateLimit opscript.RateLimit? how often operations are started
+---@field rateLimit opscript.RateLimit? the limit of starts in each period
 ---@field isSuspended boolean
 ---@field qualityOfService opscript.QualityOfService
 ---@field dependencyPolicy opscript.DependencyPolicy given to operations that are added from now on
@@ -326,7 +326,7 @@ function GroupOperation.new(options) end
 local OperationQueue = {}
 
 ---@class opscript.MapOptions
----@field inFlight? integer how many operations are in the queue at once
+---@field inFlight? integer the number of operations that are in the queue at once
 ---@field ordered? boolean false for results in the order of their arrival
 ---@field onError? "raise"|"collect" the effect of errors of `f`; not in `reduce`
 ---@field name? string the operations' name
@@ -342,7 +342,7 @@ local OperationQueue = {}
 ---@field dependencyPolicy? opscript.DependencyPolicy
 ---@field cluster? string|boolean the URL of a cluster's server; true for the cluster of `--cluster`, false for none
 ---@field delivery? "atLeastOnce"|"atMostOnce" on a cluster: whether an operation whose worker is lost runs again
----@field maxDeliveries? integer on a cluster: how many workers may be lost with an operation before it fails
+---@field maxDeliveries? integer on a cluster: the number of workers that may be lost with an operation before it fails
 
 ---@class opscript.RateLimit
 ---@field count integer starts in each period
@@ -391,7 +391,7 @@ function OperationQueue:map(f, list, options) end
 ---@param f fun(input: any)
 ---@param list any[]|fun(): any
 ---@param options? opscript.MapOptions
----@return integer # how many inputs there were
+---@return integer # the number of inputs
 ---@return table<integer, opscript.Error> # with `onError = "collect"` the errors, by the index of the input
 function OperationQueue:forEach(f, list, options) end
 
@@ -456,7 +456,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field keyPath string
 local Observation = {}
 
----Ends the observation. Losing the last reference to it does not.
+---Ends the observation. An observation without references continues.
 function Observation:invalidate() end
 
 ---@class opscript.Timer
@@ -465,7 +465,7 @@ local Timer = {}
 function Timer:cancel() end
 
 ---@class opscript.ChannelOptions
----@field capacity? number how many messages wait at most: 100 by default, `math.huge` for any number
+---@field capacity? number the most messages that wait: 100 by default, `math.huge` for any number
 ---@field name? string
 
 ---A queue of values. `for value in channel do` receives until the channel is closed and empty; `#channel` is the number of values that wait.
