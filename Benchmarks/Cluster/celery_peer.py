@@ -1,5 +1,5 @@
-# The workloads with Celery: `celery_peer.py WORKLOAD COUNT`, with the address of Redis as BENCH_REDIS. Workers are started by
-# `celery --app celery_peer worker`. See workloads.py.
+# The workloads with Celery: `celery_peer.py WORKLOAD COUNT`, with the address of Redis in BENCH_REDIS. `celery --app celery_peer worker`
+# starts a worker. See workloads.py.
 import os
 import sys
 import time
@@ -8,7 +8,7 @@ import workloads
 from celery import Celery
 
 app = Celery("celery_peer", broker=os.environ["BENCH_REDIS"], backend=os.environ["BENCH_REDIS"])
-# JSON, the default, has no bytes.
+# The default, JSON, cannot express bytes.
 app.conf.update(task_serializer="pickle", result_serializer="pickle", accept_content=["pickle"], broker_connection_retry_on_startup=True)
 
 tasks = {name: app.task(getattr(workloads, name), name=name) for name in ("empty", "busy", "sleep")}
@@ -19,7 +19,7 @@ def length_of(data):
     return len(data)
 
 
-# One `get` after another: that of a `ResultSet` looks only twice a second.
+# Calls one `get` after another, because the `get` of a `ResultSet` looks only twice a second.
 def run(name, count):
     for result in [tasks[name].delay() for _ in range(count)]:
         result.get()

@@ -1,4 +1,4 @@
-# The workloads with Dask: `dask_peer.py WORKLOAD COUNT`, with the scheduler's file as BENCH_DASK. See workloads.py.
+# The workloads with Dask: `dask_peer.py WORKLOAD COUNT`, with the scheduler's file in BENCH_DASK. See workloads.py.
 import os
 
 import workloads
@@ -12,7 +12,7 @@ def main():
     def run(name, count):
         client.gather(client.map(getattr(workloads, name), range(count), pure=False))
 
-    # Straight to a worker, not in the description of an operation, which goes by way of the scheduler.
+    # Sends the bytes straight to a worker. The description of an operation would pass through the scheduler.
     def length(data):
         return client.submit(len, client.scatter(data, direct=True, hash=False), pure=False).result()
 

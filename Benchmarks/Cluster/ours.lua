@@ -1,8 +1,8 @@
 -- The workloads of workloads.py with operations: `opscript --cluster URL ours.lua WORKLOAD COUNT [BODIES]`. Without `--cluster` it prints
 -- the figures of this machine's own workers.
 --
--- BODIES: for `busy`, how often its loop runs; `calibrate COUNT` prints how often that is in 20 ms. For `sleep`, how many bodies may sleep
--- at once: without a cluster, other operations run meanwhile.
+-- BODIES is the number of rounds of the loop of `busy`; `calibrate COUNT` prints the number that takes 20 ms. For `sleep`, BODIES is the number
+-- of bodies that may sleep at once: without a cluster, other operations run meanwhile.
 local opscript = require "opscript"
 
 local body, workers, repetitions = 0.02, 2, 3
@@ -46,7 +46,7 @@ end
 
 local workloads = {}
 
--- The fastest of many tries is that of a processor that did nothing else.
+-- In the fastest of many tries, the processor did nothing else.
 function workloads.calibrate()
   local times, shortest = 200000, math.huge
   for _ = 1, count do shortest = math.min(shortest, elapsed(busy, nil, times)) end
@@ -88,8 +88,8 @@ function workloads.argument()
   json { rate = repetitions * count / total }
 end
 
--- The workers connect and load what they need before anything is measured. They fetch ahead by how long bodies have taken, so bodies that
--- take long do not follow empty ones.
+-- Before the measurement, the workers connect and load what they need. Workers fetch more tasks in advance after short bodies, so long bodies
+-- do not follow empty ones.
 if workload == "busy" then
   run(busy, 10, bodies)
 elseif workload == "sleep" then

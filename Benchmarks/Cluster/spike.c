@@ -2,7 +2,7 @@
 //
 //   spike URL [DIVISOR]    DIVISOR divides the number of messages, 1 by default
 //
-// Each stream is a work queue: a message is gone once it is acknowledged. Prints a table in Markdown.
+// Each stream is a work queue: the server removes a message that is acknowledged. Prints a table in Markdown.
 #include <nats/nats.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -39,7 +39,7 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-// Prints the limits that half of the delays, and 99 of 100, do not exceed, in seconds.
+// Prints the delays that half, and 99 of 100, of the values do not exceed. The values are in seconds.
 static void delays(const char *what, const char *storage, double *values, int count) {
   char name[128];
   qsort(values, (size_t)count, sizeof *values, compare);
@@ -85,7 +85,7 @@ static void add_stream(jsCtx *js, jsStorageType storage) {
 
 static void delete_stream(jsCtx *js) { check(js_DeleteStream(js, "WORK", NULL, NULL), "deleting a stream"); }
 
-// The wait in milliseconds.
+// Subscribes. `wait` is the `AckWait` in milliseconds.
 static natsSubscription *pull(jsCtx *js, int64_t wait) {
   jsSubOptions options;
   natsSubscription *subscription = NULL;
@@ -119,7 +119,7 @@ static void fetch(natsConnection *connection, natsSubscription *subscription, in
   check(natsConnection_Flush(connection), "flushing");
 }
 
-// One connection publishes, and then another fetches.
+// One connection publishes, and then another one fetches.
 static void rates(jsStorageType storage, const char *name) {
   natsConnection *producer = connected(false), *consumer = connected(true);
   jsCtx *source = context(producer, 1000), *sink = context(consumer, 1000);
@@ -233,7 +233,7 @@ static void round_trip(jsStorageType storage, const char *name, bool asap) {
   natsConnection_Destroy(consumer);
 }
 
-// A worker goes away with a message, and another one waits for it.
+// A worker disconnects without an acknowledgement of its message, and another one waits for that message.
 static void redelivery(jsStorageType storage, const char *name) {
   enum { wait = 250, count = 8 };
   natsConnection *producer = connected(true);

@@ -1,4 +1,4 @@
-# Reads `SUBJECT WORKLOAD JSON` lines of all rounds, and prints the medians, how ours compares, and the goals.
+# Reads `SUBJECT WORKLOAD JSON` lines of all rounds, and prints the medians, the ratios of ours to the peers, and the goals.
 import json
 import statistics
 import sys

@@ -1,10 +1,10 @@
-# The workloads that peers of clusters are compared by. ours.lua has the same ones.
+# The workloads of the peers of clusters. ours.lua has the same ones.
 #
 #   PEER WORKLOAD COUNT    prints the figures as JSON
 #
-#   empty N       operations that do nothing, made at once: operations a second until all results are here
-#   latency N     one after another: milliseconds from making an operation until its result is here
-#   busy N        bodies that take 20 ms of processor time: how much of the speed that two workers can have
+#   empty N       operations that do nothing, made at once: operations a second until all results arrive
+#   latency N     one after another: milliseconds from making an operation until its result arrives
+#   busy N        bodies that take 20 ms of processor time: the share of the speed that two workers can have
 #   sleep N       bodies that sleep for 20 ms: the same
 #   argument N    N MB of bytes as an argument, and their length as the result: MB a second
 import json
@@ -17,7 +17,7 @@ WORKERS = 2
 REPETITIONS = 3  # of the large argument, each time with other bytes
 
 
-# The bodies. Dask gives each a number, which makes it another operation.
+# The bodies. Dask passes each a number, so that it does not take two of them for the same operation.
 def empty(_=None):
     return None
 

@@ -1,5 +1,5 @@
-# The workload L7 in Python: `python3 maps.py imap|joblib L7 COUNT` prints nanoseconds an input, with multiprocessing or joblib. Their batches have a
-# size that is chosen by hand.
+# The workload L7 in Python: `python3 maps.py imap|joblib L7 COUNT` prints nanoseconds an input, with multiprocessing or joblib. BATCH,
+# the size of their batches, was chosen by hand.
 import os
 import sys
 import time

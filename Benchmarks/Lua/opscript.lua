@@ -120,7 +120,7 @@ local bodies = {
 }
 local serial = OperationQueue.new { maxConcurrentOperationCount = 1 }
 
--- Makes each operation from its number, and adds it.
+-- `make` makes each operation from its number.
 local function flood(count, in_queue, make)
   return seconds(function()
     for i = 1, count do in_queue:addOperation(make(i)) end
@@ -142,7 +142,7 @@ for form, body in pairs(bodies) do
   workloads["serial" .. form] = function(count) return flood(count, serial, plain) end
   workloads["G10" .. form] = function(count) return grouped(count, 10, body) end
   workloads["G100" .. form] = function(count) return grouped(count, 100, body) end
-  -- Keys that no other operation holds, and the same without them. Both keep the strings, because a state with many strings is slower in all that it does.
+  -- Keys that no other operation holds, and operations without keys. Both keep the strings, because many strings slow down all work of a state.
   local function keys(count)
     local keys = {}
     for i = 1, count do keys[i] = "key " .. i end

@@ -8,7 +8,7 @@ struct Programs {
     let opscript: String
     /// The folder of the benchmark scripts.
     let scripts: String
-    /// The peers that are not installed, and `valgrind` if that is not.
+    /// The peers that are not installed, and `valgrind` if it is not installed.
     let missing: Set<String>
 
     func path(of program: String) -> String { folder + "/" + program }

@@ -27,7 +27,8 @@ struct Workload {
     var turns = 1
 }
 
-/// All workloads of docs/performance.md. `programs` says where the subjects are, and which peers are not installed: these are left out.
+/// All workloads of docs/performance.md. `programs` says where the subjects are. It also names the peers that are not installed; the workloads
+/// leave them out.
 struct Catalogue {
     let programs: Programs
     /// Does a tenth of the work.
@@ -213,7 +214,7 @@ struct Catalogue {
                 name: "L7", title: "map of a function that does nothing", unit: "ns", ours: script("L7", 1_000_000),
                 peers: [
                     Subject(name: "imap", commands: [["python3", programs.scripts + "/maps.py", "imap", "L7", count(1_000_000)]]),
-                    // Debian's Python, because Debian's joblib belongs to that.
+                    // Debian's Python, because Debian installs joblib for it.
                     Subject(
                         name: "joblib", commands: [["/usr/bin/python3", programs.scripts + "/maps.py", "joblib", "L7", count(200_000)]]),
                 ], goals: []),

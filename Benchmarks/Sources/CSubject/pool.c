@@ -15,7 +15,7 @@ struct list {
     struct node *first, *last;
 };
 
-// A Chase-Lev deque: its worker pushes and pops at the bottom, others steal at the top. Nodes that do not fit go to the lists.
+// A Chase-Lev deque: its worker pushes and pops at the bottom, other workers steal at the top. Nodes that do not fit are put on the lists.
 struct deque {
     _Alignas(64) atomic_long top;
     _Alignas(64) atomic_long bottom;

@@ -29,7 +29,7 @@ struct node {
     bool is_kept;
 };
 
-// Either one lock with a list for each level, or a deque for each worker, from which others steal.
+// One lock with a list for each level, or a deque for each worker, from which other workers steal.
 enum pool_kind { ONE_LOCK, STEALING };
 
 enum { LEVELS = 5 };

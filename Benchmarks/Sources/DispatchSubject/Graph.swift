@@ -11,7 +11,7 @@ final class Node: Sendable {
         other.dependents.withLock { dependents in
             guard dependents != nil else { return }
             dependents?.append(self)
-            // Counted before the dependency can end.
+            // The count grows before the dependency can end.
             waitsFor.wrappingAdd(1, ordering: .relaxed)
         }
     }

@@ -14,7 +14,7 @@ public func measure(_ workloads: [String: Workload]) {
     print(value, (processorTime() - start) / Double(count))
 }
 
-/// The same for asynchronous workloads.
+/// The main function of a subject with asynchronous workloads.
 public func measure(_ workloads: [String: @Sendable (Int) async -> Double]) async {
     let (workload, count) = choose(from: workloads)
     _ = await workload(max(1, count / 10))
