@@ -1,5 +1,5 @@
-// Core: the record beside each Lua state, and what every other folder needs from it. Core defines what a host is, gives each kept value a
-// fixed slot in the registry, and raises the out-of-memory error. Core depends on Lua alone.
+// Core: the record beside each Lua state. Core also defines a host, gives each kept value a fixed slot in the registry, and raises the
+// out-of-memory error. Core depends on Lua alone.
 #ifndef CLUA_CORE_FOLDER_H
 #define CLUA_CORE_FOLDER_H
 

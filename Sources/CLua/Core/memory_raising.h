@@ -6,7 +6,7 @@
 
 #define CLUA_NO_MEMORY "not enough memory"
 
-/// Raises the out-of-memory error with Lua's own message, but with the status LUA_ERRRUN.
+/// Raises Lua's own out-of-memory error: `lua_error` knows the message, and gives it the status LUA_ERRMEM.
 static inline int clua_no_memory(lua_State *L) {
     lua_pushliteral(L, CLUA_NO_MEMORY);  // every state holds this string from the start, so pushing it allocates nothing
     return lua_error(L);

@@ -7,7 +7,7 @@ bool clua_find_place(lua_State *L, clua_place *place) {
     for (int level = 0; lua_getstack(L, level, &activation); level++) {
         lua_getinfo(L, "l", &activation);
         if (activation.currentline <= 0) continue;
-        lua_getinfo(L, "S", &activation); // forms a text, so only here
+        lua_getinfo(L, "S", &activation); // formats a text, so only for this level
         place->source = activation.source;
         place->line = activation.currentline;
         memcpy(place->text, activation.short_src, sizeof place->text);

@@ -18,8 +18,8 @@ typedef enum clua_kept {
     CLUA_KEPT_FRESH_GLOBALS,        // name -> value in a fresh state
     CLUA_KEPT_BODY_METATABLE,       // metatable of the environments of bodies
     CLUA_KEPT_FULL_ENVIRONMENTS,    // weak table: filled environment -> true, or the set of modules applied to it
-    CLUA_KEPT_MODULE_GLOBALS,       // module name -> what loading the module did to the globals
-    CLUA_KEPT_MODULE_LIST,          // what a fresh state has, until the index is made from it; see Libraries/modules.c
+    CLUA_KEPT_MODULE_GLOBALS,       // module name -> the changes of the globals when the module was loaded
+    CLUA_KEPT_MODULE_LIST,          // the values of a fresh state, until the index is made from them; see Libraries/modules.c
     CLUA_KEPT_MODULE_INDEX,         // weak table: value -> name of the module that it is or belongs to
     CLUA_KEPT_MODULE_FIELDS,        // weak table: value -> its key in that module; nil for the module itself
     CLUA_KEPT_MODULES_KNOWN,        // module name -> the value that was indexed under that name
@@ -34,7 +34,7 @@ typedef enum clua_kept {
     CLUA_KEPT_ERROR,                // the message handler's record of the last error: value, message, traceback
     CLUA_KEPT_SCRIPT_GLOBALS,       // table: the globals of the host's script; see Calls/scripted.c
     CLUA_KEPT_SCRIPTED,             // table: the functions that the host's script defines, by name
-    CLUA_KEPT_LIBRARIES,            // what the libraries contain; see Libraries/isolation.c
+    CLUA_KEPT_LIBRARIES,            // the contents of the libraries; see Libraries/isolation.c
     CLUA_KEPT_FROZEN,               // weak table: frozen table (light userdata) -> view
     CLUA_KEPT_FROZEN_METATABLE,     // metatable of views
     CLUA_KEPT_CACHED_CLOSURES,      // the first of the cached closures, as in clua_state

@@ -17,14 +17,14 @@ int64_t clua_nanoseconds(void) {
 
 static const int64_t GRACE = 2000000000;  // nanoseconds that a command has to end
 
-// Sends a signal to a process and to what it has started.
+// Sends a signal to a process and to the processes that it has started.
 static void signal_tree(pid_t process, int signal_number, int depth) {
     char path[64], children[4096];
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", process, process);
     int file = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t count = file < 0 ? 0 : read(file, children, sizeof children - 1);
     if (file >= 0) close(file);
-    // Its children are read first: when the process has ended, they have another parent.
+    // The children are read first: once the process has ended, they have another parent.
     kill(process, signal_number);
     children[count > 0 ? count : 0] = '\0';
     char *next = children;
@@ -36,7 +36,7 @@ enum { DEPTH = 8 };
 
 static void signal_command(const clua_command *command, int signal_number) {
     siginfo_t information;
-    // The host may have waited for it. Its number may be another process's then.
+    // The host may have reaped the command. Its number may then belong to another process.
     if (waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOHANG | WNOWAIT) != 0) return;
     if (command->has_group)
         kill(-command->process, signal_number);
@@ -74,7 +74,7 @@ void clua_end_commands(clua_stop *stop) {
         if (!is_due || command->cleans_up || command->written >= 0) continue;
         command->stopped_at = clua_nanoseconds();
         signal_command(command, SIGTERM);
-        signal_command(command, SIGCONT);  // a stopped process must continue to end
+        signal_command(command, SIGCONT);  // a suspended process cannot end before it continues
     }
     clua_kill_commands(stop);
 }
@@ -102,7 +102,7 @@ void clua_disown_commands(clua_stop *stop) {
         command->body = NULL;
         bool is_over = atomic_load(&stop->raised) != 0 && !command->cleans_up;
         if (command->stopped_at == 0 && !is_over) continue;
-        // No later call looks whether this command has ended.
+        // No later call checks whether this command has ended, so it gets no grace.
         if (command->written < 0 || discard_writes(command->written)) signal_command(command, SIGKILL);
     }
     clua_unlock_stop(stop);

@@ -16,20 +16,20 @@ static inline void clua_unlock_stop(clua_stop *stop) { atomic_store_explicit(&st
 /// Nanoseconds of the monotonic clock. Async-signal-safe.
 int64_t clua_nanoseconds(void);
 
-/// From now on, the command belongs to the body that runs now, also if another body has added it. A request to stop that body ends the command,
-/// unless the script writes to it by the descriptor `written`; -1 for none. Such a command ends with the body.
+/// Makes the command belong to the running body, also if another body has added it. A request to stop the body ends the command, unless the
+/// script writes to it through the descriptor `written` (-1 for none). Such a command is killed when the stopped body has ended.
 void clua_add_command(clua_stop *stop, clua_command *command, int written);
 
-/// To be called before the command is waited for, since its number may be another process's afterwards.
+/// Call it before the command is reaped: afterwards its number may belong to another process.
 void clua_remove_command(clua_stop *stop, clua_command *command);
 
 /// Ends the commands of the running body, which may be waiting for them inside a C function. The caller holds the lock.
 void clua_end_commands(clua_stop *stop);
 
-/// Kills those that were told to end and have not, after a while. The caller holds the lock.
+/// Kills the running body's commands that have not ended two seconds after SIGTERM. The caller holds the lock.
 void clua_kill_commands(clua_stop *stop);
 
-/// The running body ends. Its commands go on, but are killed if the body was stopped. On the thread of the body.
+/// Releases the commands of the running body, which ends. They keep running, unless the body was stopped. On the thread of the body.
 void clua_disown_commands(clua_stop *stop);
 
 #endif

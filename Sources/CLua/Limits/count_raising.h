@@ -1,4 +1,4 @@
-// Counting what loops in C do. Lua's hooks see Lua instructions only, so each loop of a library function that a script can make long counts
+// Counts the steps of loops in C. Lua's hooks see only Lua instructions. So each loop of a library function that a script can make long counts
 // its steps, and looks now and then whether the running code has to stop. May raise, except where noted.
 #ifndef CLUA_COUNT_RAISING_H
 #define CLUA_COUNT_RAISING_H
@@ -8,7 +8,7 @@
 
 #include "state.h"
 
-/// Steps between two looks. A step takes a few nanoseconds at most, so a look comes at least every millisecond.
+/// Steps between two looks. A step takes a few nanoseconds at most, so a loop looks at least once a millisecond.
 enum { CLUA_STEPS_PER_LOOK = 50000 };
 
 /// Counts the steps since the last look as instructions, and raises a pending stop or interrupt.

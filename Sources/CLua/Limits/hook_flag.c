@@ -1,5 +1,5 @@
-// Lua calls no hook inside finalizers and other hooks: it clears a byte of the coroutine meanwhile. No function of Lua sets it, but code that
-// loops there must stop, too. Releases of Lua may put the byte elsewhere, so its place is found by trying.
+// Lua calls no hook inside finalizers and hooks: it clears a byte of the coroutine meanwhile. No function of Lua's API sets the byte, but a
+// finalizer that loops must stop, too. Releases of Lua may put the byte elsewhere, so this file finds its place by trying.
 #include <lua5.4/lauxlib.h>
 #include <string.h>
 
@@ -7,8 +7,8 @@
 
 enum { SEARCHED_BYTES = 64, SEARCHED_LEVELS = 16 };
 
-// The first bytes of a coroutine. Those in a hook and in a finalizer are compared with those in a plain function as well, because pointers
-// to the innermost call differ from those outside of all calls.
+// Copies of the first bytes of a coroutine. The copy from a plain function excludes bytes that change in every call, such as those of the
+// pointer to the innermost call.
 typedef struct samples {
     unsigned char in_hook[SEARCHED_BYTES], in_function[SEARCHED_BYTES], in_finalizer[SEARCHED_BYTES];
 } samples;
@@ -66,7 +66,7 @@ void clua_find_hook_flag(void) {
     lua_close(L);
 }
 
-// Instrumentation would report the byte under ThreadSanitizer, where it may be set from another thread: see stop.c.
+// ThreadSanitizer would report the byte, which another thread may set in its builds: see stop.c.
 __attribute__((no_sanitize("thread"))) bool clua_allow_hooks(lua_State *L) {
     if (flag_offset == 0) return false;
     unsigned char *flag = (unsigned char *)L + flag_offset;

@@ -23,7 +23,7 @@ static void *_Atomic wake_context;
 static void (*_Atomic before_death)(void);
 static _Atomic int64_t first_at;  // milliseconds on the monotonic clock
 static struct sigaction previous_interrupt;
-// The signals that ask a process to end. The second comes when a terminal is closed.
+// The signals that ask a process to end. The kernel sends SIGHUP when a terminal is closed.
 static const int endings[] = {SIGTERM, SIGHUP};
 enum { ENDING_COUNT = sizeof endings / sizeof *endings };
 static struct sigaction previous_endings[ENDING_COUNT];
@@ -54,8 +54,8 @@ static void stop(lua_State *L, lua_Debug *activation) {
     if (activation->event != LUA_HOOKCOUNT) return arm(L);  // see CLUA_STOP_EVENTS
     lua_sethook(L, NULL, 0, 0);
     clua_stop *stop = &clua_state_of(L)->stop;
-    if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // that also needs a hook
-    // The error below takes the place of a stop's, which must therefore be raised again at once.
+    if (stop->requested != 0 || stop->raised != 0) clua_arm_stop(L);  // a stop also needs a hook
+    // The error below replaces the error of a stop, so the stop must be raised again at once.
     if (clua_interrupt_is_pending(clua_state_of(L))) stop->grace_left = 0;
     if (!clua_is_in_finalizer(L)) return clua_raise_interrupt(L);
     if (!clua_interrupt_is_pending(clua_state_of(L))) return;
@@ -89,8 +89,8 @@ static void handle(int signal_number) {
     first_at = milliseconds();
     state->stop.interrupt = signal_number | IS_PENDING;
     int error = errno;
-    // The stop signal reaches the state's thread even if that thread blocks this signal. If the state has no thread now, the next one
-    // finds the signal pending.
+    // The stop signal reaches the state's thread even if that thread blocks this signal. If the state has no thread now, the next thread
+    // that is attached finds the signal pending.
     if (clua_is_on_thread(&state->stop)) {
         clua_allow_hooks(state->stop.running);
         arm(state->stop.running);
@@ -121,8 +121,8 @@ bool clua_others_catch_interrupts(void) {
     return action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN && action.sa_handler != handle;
 }
 
-// SIGTERM is taken from whoever has it. SIGHUP asks many programs to read their settings again, and `nohup` ignores it. So it is taken only if
-// it would end the process, or if the handler in its place restores the terminal, which `before_death` does as well.
+// This layer takes SIGTERM from any handler. SIGHUP asks many programs to read their settings again, and `nohup` ignores it. So this layer takes
+// SIGHUP only if it would end the process, or if its handler restores the terminal, which `before_death` does as well.
 static bool is_ending(int signal_number, const struct sigaction *previous) {
     if (signal_number != SIGHUP || previous->sa_handler == SIG_DFL) return true;
     return before_death != NULL && previous->sa_handler != SIG_IGN;

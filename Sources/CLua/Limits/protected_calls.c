@@ -9,9 +9,9 @@
 
 // MARK: pcall, xpcall
 
-// Ends a protected call that a stop has reached. When an error ends one in a coroutine, Lua looks at each active function, so ending many
-// nested ones takes time that grows with the square of their number. Once `__close` handlers get no more time, the coroutine yields instead,
-// and `resume` closes it.
+// Ends a protected call that a stop has reached. When an error ends a protected call in a coroutine, Lua looks at each active function. So the
+// time for many nested calls grows with the square of their number. Once `__close` handlers get no more time, the coroutine yields instead, and
+// `resume` closes it.
 static int pass_stop_on(lua_State *L) {
     clua_stop *stop = &clua_state_of(L)->stop;
     bool is_resumed_here = lua_isyieldable(L) && atomic_load_explicit(&stop->running, memory_order_relaxed) == L;
@@ -53,8 +53,8 @@ static int protected_call_with_handler(lua_State *L) {
 // Stack indices in `load`. The piece that the reader function returned last must stay alive.
 enum { CHUNK = 1, NAME, MODE, ENVIRONMENT, PIECE };
 
-// Lua's compiler runs no instruction, and needs time that grows with the square of some chunks' size. So it gets them piece by piece, and
-// each piece counts.
+// Lua's compiler runs no instruction that a hook could see, and for some chunks its time grows with the square of their size. So the compiler
+// gets each chunk piece by piece, and each piece counts.
 enum { PIECE_SIZE = 512, STEPS_PER_PIECE = 5000 };
 
 typedef struct reading {
@@ -90,7 +90,7 @@ static const char *read_piece(lua_State *L, void *context, size_t *size) {
     return NULL;
 }
 
-// The mode without what the state may not load.
+// The mode without the kinds of chunk that the state may not load.
 static const char *allowed_mode(lua_State *L, const char *mode) {
     if (!(clua_state_of(L)->restrictions & CLUA_NO_BYTECODE)) return mode;
     return strchr(mode, 't') != NULL ? "t" : "";
@@ -99,7 +99,7 @@ static const char *allowed_mode(lua_State *L, const char *mode) {
 static const char *read_buffer(lua_State *L, void *context, size_t *size) { return read_string(L, context, size); }
 
 int clua_load_buffer(lua_State *L, const char *bytes, size_t count, const char *name) {
-    // Without limits only an interrupt could end this, and the host may take that for a syntax error.
+    // Outside of bodies only an interrupt could end the compilation, and the host could take its error for a syntax error.
     if (clua_state_of(L)->stop.body == NULL) return luaL_loadbufferx(L, bytes, count, name, allowed_mode(L, "bt"));
     reading reading = {bytes, count};
     return lua_load(L, read_buffer, &reading, name, allowed_mode(L, "bt"));
@@ -133,7 +133,8 @@ static int load(lua_State *L) {
 
 // Ends the coroutine and runs its pending `__close` handlers. Returns a status, with the error on top of the coroutine if it failed.
 static int reset(lua_State *coroutine) {
-    // If a hook raised the error that killed the coroutine, Lua still takes it to be inside that hook, and would call none in the handlers.
+    // If a hook raised the error that killed the coroutine, Lua still treats the coroutine as inside that hook, and would call no hook in the
+    // handlers.
     clua_allow_hooks(coroutine);
     lua_State *before = clua_switch_running(coroutine);
     int status = lua_resetthread(coroutine);
@@ -192,7 +193,7 @@ static int call_wrapped(lua_State *L) {
     int count = resume(L, coroutine, lua_gettop(L));
     if (count >= 0) return count;
     int status = lua_status(coroutine);
-    if (status != LUA_OK && status != LUA_YIELD) {  // the error killed it, so its variables have to be closed
+    if (status != LUA_OK && status != LUA_YIELD) {  // the error killed the coroutine, so its variables have to be closed
         status = reset(coroutine);
         if (clua_is_stop(L, status)) return clua_raise_stop(L);
         lua_xmove(coroutine, L, 1);

@@ -27,7 +27,7 @@ enum {
 enum { INSTRUCTIONS_PER_CHECK = 1000 };
 
 static int stop_signal;
-// The states attached to this thread, the latest first. The signal handler of the thread reads it.
+// The states attached to this thread, the latest first. The signal handler of the thread reads the list.
 static _Thread_local clua_state *_Atomic thread_states;
 
 static clua_stop *stop_of(lua_State *L) { return &clua_state_of(L)->stop; }
@@ -90,7 +90,7 @@ static void set_count_hook(lua_State *L, int count) {
     lua_sethook(L, hook, LUA_MASKCOUNT, count);
 }
 
-// Lets code that runs while the body ends go on until the grace is over. All coroutines share it.
+// While the body ends, code may run until the grace is over. All coroutines share the grace.
 static void count_grace(lua_State *L) {
     ptrdiff_t left = stop_of(L)->grace_left;
     set_count_hook(L, left > INSTRUCTIONS_PER_CHECK ? INSTRUCTIONS_PER_CHECK : left > 1 ? (int)left : 1);
@@ -158,7 +158,7 @@ static void remove_hook(lua_State *L) {
         count_instructions(L);
     else
         lua_sethook(L, NULL, 0, 0);
-    clua_rearm_interrupt(L);  // that also needs a hook
+    clua_rearm_interrupt(L);  // an interrupt also needs a hook
 }
 
 // Takes the request to stop the running code, if there is one. Otherwise counts `count` instructions.
@@ -193,7 +193,7 @@ void clua_look(lua_State *L) {
         clua_raise_interrupt(L);
         return;
     }
-    // Code that runs while the body ends, such as a `__close` handler.
+    // The body is ending. Code that runs meanwhile, such as a `__close` handler, uses up the grace.
     stop->grace_left -= count;
     if (stop->grace_left <= 0) clua_raise_stop(L);
 }
@@ -326,7 +326,7 @@ enum { sets_hooks_from_outside = false };
 enum { sets_hooks_from_outside = false };
 #endif
 
-// Has the state's thread set the hooks, if there is one. The caller holds the lock.
+// Makes the state's thread set the hooks, if the state has a thread. The caller holds the lock.
 static void rouse(clua_stop *stop) {
     if (atomic_load(&stop->thread) == 0) return;
     if (sets_hooks_from_outside || clua_is_on_thread(stop))
@@ -369,7 +369,7 @@ bool clua_repeat_stop(lua_State *L, const void *body) {
         request(stop, reason);
     } else if (runs && atomic_load(&stop->raised) != 0) {
         clua_kill_commands(stop);
-        rouse(stop);  // it may be inside a finalizer
+        rouse(stop);  // the body may be inside a finalizer
     }
     clua_unlock_stop(stop);
     return runs;

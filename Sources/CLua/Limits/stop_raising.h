@@ -26,8 +26,8 @@ int clua_load_buffer(lua_State *L, const char *bytes, size_t count, const char *
 /// Raises the pending stop.
 int clua_raise_stop(lua_State *L);
 
-/// Called by the allocator for a block of this size that would exceed the body's memory limit. Returns whether it is allocated all the same.
-/// Never raises.
+/// Called by the allocator for a block of this size that would exceed the body's memory limit. Returns whether to allocate the block all the
+/// same. Never raises.
 bool clua_stop_at_limit(clua_state *state, size_t size);
 
 /// No block can be this large: a request for one raises a memory error.
@@ -37,7 +37,7 @@ bool clua_stop_at_limit(clua_state *state, size_t size);
 /// just while Lua finds that there is no hook (luaG_traceexec), Lua overlooks the new hook until the next call.
 #define CLUA_STOP_EVENTS (LUA_MASKCOUNT | LUA_MASKCALL)
 
-/// Sets the hook that stops what `L` runs. Async-signal-safe, as lua_sethook is.
+/// Sets the hook that stops the code that `L` runs. Async-signal-safe, as lua_sethook is.
 void clua_arm_stop(lua_State *L);
 
 /// Whether the calling thread is the state's. Async-signal-safe.
@@ -58,7 +58,7 @@ bool clua_is_in_finalizer(lua_State *L);
 /// Makes `L` count instructions if nothing else needs its hook. Never raises.
 void clua_keep_counting(lua_State *L);
 
-/// Makes `L` stop when the grace of the body that ends is over. A switch to `L` counts. Never raises.
+/// Makes `L` stop when the grace of the ending body is over. Each switch to `L` counts as instructions. Never raises.
 void clua_keep_stopping(lua_State *L);
 
 /// Counts a new coroutine, whose first instructions are not counted otherwise.
@@ -67,11 +67,11 @@ void clua_count_coroutine(lua_State *L);
 /// Makes `L` the running coroutine and returns the previous one. Re-arms the hook if a stop or an interrupt is pending. Never raises.
 static inline lua_State *clua_switch_running(lua_State *L) {
     clua_stop *stop = &clua_state_of(L)->stop;
-    // Only a signal handler on this thread reads it meanwhile.
+    // Only a signal handler on this thread reads `running` meanwhile.
     lua_State *before = atomic_load_explicit(&stop->running, memory_order_relaxed);
     atomic_store_explicit(&stop->running, L, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    // A request that arrived before the switch set its hook on the previous coroutine.
+    // If a request arrived before the switch, it has set its hook on the previous coroutine.
     if (atomic_load_explicit(&stop->requested, memory_order_relaxed) != 0) clua_arm_stop(L);
     clua_rearm_interrupt(L);
     if (atomic_load_explicit(&stop->raised, memory_order_relaxed) != 0) clua_keep_stopping(L);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/// From any thread, and never raise. `allowance` may be NULL, which means no limit.
+/// Any thread may call these functions. None raises. `allowance` may be NULL, which means no limit.
 typedef struct clua_allowance clua_allowance;
 clua_allowance *clua_allowance_new(long long limit);
 void clua_allowance_free(clua_allowance *allowance);
@@ -15,7 +15,7 @@ bool clua_allowance_spend(clua_allowance *allowance, size_t count);
 bool clua_allowance_is_spent(const clua_allowance *allowance);
 long long clua_allowance_limit(const clua_allowance *allowance);
 
-/// The rest of an allowance, and an allowance of `limit` with such a rest: for a process that has a part of it.
+/// Read the rest of an allowance, and make an allowance of `limit` with such a rest in a process that spends from the same allowance.
 long long clua_allowance_left(const clua_allowance *allowance);
 clua_allowance *clua_allowance_rest(long long left, long long limit);
 

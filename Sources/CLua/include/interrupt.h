@@ -10,8 +10,8 @@
 /// Makes the signal handler call `function` before a signal ends the process. It may do only what a signal handler may do.
 void clua_before_death(void (*function)(void));
 
-/// Makes the first SIGINT raise the error `interrupted!` in whatever the state of `L` is running. The next one ends the process. Only one
-/// state per process catches interrupts. The signal handler calls `wake`, which ends a sleep of the state's thread.
+/// Makes the first SIGINT raise the error `interrupted!` in the code that the state of `L` is running. The next SIGINT ends the process. Only
+/// one state per process catches interrupts. The signal handler calls `wake`, which ends a sleep of the state's thread.
 void clua_catch_interrupts(lua_State *L, void (*wake)(void *context), void *context);
 
 /// Whether SIGINT has a handler that is not this layer's.
@@ -20,8 +20,8 @@ bool clua_others_catch_interrupts(void);
 /// Sets the hook again if a signal still has to be raised: `L` has started to run, or lost its hook. Call it on the thread of `L`.
 void clua_rearm_interrupt(lua_State *L);
 
-/// Does the same for SIGTERM until clua_release_interrupts, and for SIGHUP unless that is ignored or the host handles it. No effect unless
-/// SIGINT is caught. One thread at a time may call it.
+/// As clua_catch_interrupts, for SIGTERM until clua_release_interrupts, and for SIGHUP unless the process ignores it or the host handles it.
+/// No effect unless SIGINT is caught. One thread at a time may call it.
 void clua_catch_terminate(void);
 
 /// Restores the previous handlers of all these signals. A signal that has already arrived stays pending for its state.

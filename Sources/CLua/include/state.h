@@ -1,4 +1,4 @@
-// The record beside each Lua state. It holds the data of every folder. The folders themselves define what the data means, and the
+// The record beside each Lua state. It holds the data of every folder. The folders themselves define the meaning of their data, and the
 // operations on it.
 #ifndef CLUA_STATE_H
 #define CLUA_STATE_H
@@ -26,16 +26,16 @@ typedef struct clua_command {
     int64_t stopped_at;  // nanoseconds of the clock; 0 if it was not told to end
 } clua_command;
 
-/// Limits: stopping what runs. Only the state's thread writes these fields, except `requested`, `interrupt` and those that the lock guards.
+/// Limits: stopping the running code. Only the state's thread writes these fields, except `requested`, `interrupt` and those that the lock guards.
 typedef struct clua_stop {
     _Atomic(lua_State *) running;  // the running coroutine
-    atomic_int requested;          // a reason; the hook is set, or will be when a coroutine is switched to
+    atomic_int requested;          // a reason; the hook is set, or will be at the next switch of coroutines
     atomic_int raised;             // the reason of the stop being raised
     char *message;                 // malloc'ed: "pipeline.lua:12: …", the position where it was raised
     char *traceback;               // malloc'ed
     ptrdiff_t steps_left;          // of loops in C, until the next look; see Limits/count_raising.h
     int64_t instructions_left;     // of the running body, or CLUA_NO_INSTRUCTION_LIMIT
-    struct clua_allowance *shared_instructions;  // those that the running body may use together with others; NULL for no limit
+    struct clua_allowance *shared_instructions;  // an allowance that the running body shares with others; NULL for no limit
     ptrdiff_t grace_left;          // steps of loops in C until the stop is raised again
     int next_step;                 // instructions until the stop is raised again, once the first grace is over
     bool has_yielded;              // instead of raising the stop, a coroutine has yielded
@@ -99,7 +99,7 @@ typedef struct clua_adoption {
     void (*ending)(void *context, lua_State *L);
     /// Nothing of the state is left but the block of the main thread. The host frees the record.
     void (*ended)(void *context, struct clua_state *state);
-    /// The script of the state is to be stopped by clua_request_end. If this returns, it is.
+    /// A request of clua_request_end is about to stop the script of the state. If the function returns, the script is stopped.
     void (*stopping)(void *context);
 } clua_adoption;
 
@@ -116,7 +116,7 @@ typedef enum clua_restriction {
     CLUA_NO_COLLECTOR = 256     // options of collectgarbage that change how it works
 } clua_restriction;
 
-/// The error when what a worker process has sent would run code in the host.
+/// The error when a value of a worker process would run code in the host.
 #define CLUA_METAMETHOD_REFUSED "a metamethod would run in the host, not in the worker process (Configuration.isolation)"
 
 /// The record beside each state. Every coroutine of the state reaches it.
@@ -126,7 +126,7 @@ typedef struct clua_state {
     size_t used_bytes;  // memory that the state holds now
     size_t possible_bytes;  // the machine's memory; `limit_bytes` has this value if there is no limit
     size_t state_limit;  // the limit of the state; beyond it Lua raises a memory error
-    size_t limit_bytes;  // the limit of what runs now, which may be lower
+    size_t limit_bytes;  // the limit of the code that runs now, which may be lower
     clua_stop stop;
     int first_kept;  // registry index of the first kept value
     const void *real_globals, *current_globals;  // addresses of the state's own global table and of the current one
@@ -143,19 +143,19 @@ typedef struct clua_state {
     bool modules_changed;      // `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a Bloom filter: one bit for the address of each value that travels by name
     clua_handles handles;
-    bool redirects_output;  // the host takes what scripts write to stdout and stderr
-    bool relays_commands;   // and what commands of `os.execute` write there
+    bool redirects_output;  // the host takes the output of scripts to stdout and stderr
+    bool relays_commands;   // the host also takes the output of commands of `os.execute`
     unsigned restrictions;  // clua_restriction bits
     size_t parcel_limit;    // the largest number of bytes that one parcel may hold; 0 for no limit
-    struct clua_allowance *output;  // what the state prints counts; NULL for no limit
+    struct clua_allowance *output;  // the bytes that the state may still print; NULL for no limit
     struct clua_process *process;  // the worker process for which the state answers calls; see process.h
     void (*wrap_function)(lua_State *L, int index);  // in such a state: makes a function of a script run in the process; may raise
-    bool refuses_rebuilt;  // what it decodes now comes from there, so no function of `__transfer` may run here
+    bool refuses_rebuilt;  // it decodes values of that process now, so no function of `__transfer` may run here
     bool tells_host;  // the host wants to know when a collection ends
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;
     struct clua_code_caches *codes;  // owned
-    const void *running_factory;     // the function that makes a closure now, of clua_code_instantiate; NULL if none does
+    const void *running_factory;     // the function with which clua_code_instantiate makes a closure now; NULL if none
     // The last prototype that was looked up, and its code. NULL if there is none, or once Lua has freed the prototype.
     const void *last_prototype;
     struct clua_code *last_code;
@@ -165,7 +165,7 @@ typedef struct clua_state {
     clua_shared_strings shared_strings;
     bool has_frozen;      // there are views of frozen values, or were
     bool shares_nothing;  // see clua_share_nothing
-    size_t frozen_debt;   // bytes that were frozen since the last collection for that reason
+    size_t frozen_debt;   // bytes that were frozen since frozen bytes last caused a collection
     struct clua_frozen *dead_frozen;  // owned: list of frozen values to which nothing refers; see Transfer/frozen.h
     lua_State *path_names;  // see clua_paths_changed
     const void *paths[3];  // addresses that clua_paths_changed saw last
@@ -192,11 +192,11 @@ static inline void clua_note_library_code(clua_state *state) { state->has_librar
 /// Limits the memory of the state to `bytes`. Never raises.
 void clua_limit_state(lua_State *L, size_t bytes);
 
-/// Limits what one parcel of this state may hold, to about `bytes`. Sending more is an error. Never raises.
+/// Limits the size of one parcel of this state to about `bytes`. Sending more is an error. Never raises.
 void clua_limit_parcels(lua_State *L, size_t bytes);
 
-/// Lets the next collection wait until the heap has grown to three times, not twice, what the last one left, while that keeps growing.
-/// Programs that build up lasting data save collections that would free nothing. Never raises.
+/// Lets the next collection wait until the heap is three times, not twice, as large as the last collection left it, while each collection leaves
+/// more. Programs that build up lasting data save collections that would free nothing. Never raises.
 void clua_collect_seldom(lua_State *L);
 
 /// See `Runtime.Configuration.prefersSpeedToMemory`. Any thread.

@@ -1,8 +1,8 @@
 // Stopping a body that does not check for cancellation.
 //
-// This costs nothing until it happens. Then a signal to the body's thread sets a hook, and the hook raises a memory error, the only kind of
+// A stop costs nothing until it happens. Then a signal to the body's thread sets a hook, and the hook raises a memory error, the only kind of
 // error for which Lua calls no message handler. Our versions of `pcall`, `xpcall`, `load`, `coroutine.resume`, `coroutine.wrap` and
-// `coroutine.close` pass it on. If anything else swallows it, the hook raises it again. Pending `__close` handlers run during unwinding.
+// `coroutine.close` pass the error on. If other code swallows it, the hook raises it again. Pending `__close` handlers run during unwinding.
 #ifndef CLUA_STOP_H
 #define CLUA_STOP_H
 
@@ -24,12 +24,12 @@ typedef enum clua_stop_reason {
 void clua_set_stop_signal(int signal_number);
 int clua_get_stop_signal(void);
 
-/// The offset of the byte of a coroutine with which this release of Lua allows hooks; 0 if it cannot be told. `L` is the main
-/// coroutine of a fresh state, which is not one of ours. Does not raise.
+/// The offset of the byte of a coroutine with which this release of Lua allows hooks; 0 if it was not found. `L` is the main coroutine of a
+/// fresh state, which is not one of ours. Does not raise.
 int clua_hook_flag_offset(lua_State *L);
 
-/// Makes the calling thread the one that runs the state, until clua_detach_thread on the same thread. A request or a signal that came while
-/// no thread was attached takes effect in what the state runs next.
+/// Makes the calling thread the one that runs the state, until clua_detach_thread on the same thread. A request or a signal that arrived while
+/// no thread was attached takes effect in the code that the state runs next.
 void clua_attach_thread(lua_State *L);
 void clua_detach_thread(lua_State *L);
 
@@ -40,14 +40,14 @@ void *clua_thread_object(void);
 /// stopped: the thread that resumes it checks, and calls clua_stop_here. The state must not be closed during the call.
 void clua_request_stop(lua_State *L, const void *body, clua_stop_reason reason);
 
-/// Any thread: sends the signal again if `body` still runs in the state. Lua may overlook one, and a finalizer needs one of its own. Returns
+/// Any thread: sends the signal again if `body` still runs in the state. Lua may overlook a signal, and each finalizer needs its own. Returns
 /// whether the body runs. The state must not be closed meanwhile.
 bool clua_repeat_stop(lua_State *L, const void *body);
 
-/// As clua_request_stop, for whatever the state is running, body or not, or else for what it runs next.
+/// As clua_request_stop, for all code that the state is running, in a body or not. If it runs none, stops the code that it runs next.
 void clua_request_end(lua_State *L);
 
-/// On the state's thread: withdraws a request that has not been raised, because the caller ends what it was meant for.
+/// On the state's thread: withdraws a request that has not been raised, because the caller itself ends the code that it was meant for.
 void clua_withdraw_request(lua_State *L);
 
 /// Exits the process with this status after some seconds, unless it has ended by then. Any thread.
@@ -89,9 +89,9 @@ void clua_begin_body(lua_State *L, const void *body, clua_suspended_body *suspen
 /// Returns whether the body was given up.
 bool clua_end_body(lua_State *L, const clua_suspended_body *suspended);
 
-/// On the state's thread: stops the running body after `count` more instructions, or when `shared` is spent, which may be NULL. To the
-/// nearest thousand: steps of loops in C count, and this call and each new coroutine count as a thousand. Code with this limit takes about
-/// twice as long.
+/// On the state's thread: stops the running body after `count` more instructions, or when `shared` (NULL for none) is spent. The count has the
+/// precision of a thousand. Steps of loops in C count, and this call and each new coroutine count as a thousand. Code with this limit takes
+/// about twice as long.
 void clua_limit_instructions(lua_State *L, int64_t count, struct clua_allowance *shared);
 
 /// On the state's thread: marks the running body as stopped, because a request arrived while it waited.

@@ -5,8 +5,8 @@
 #include <lua5.4/lua.h>
 #include <stddef.h>
 
-/// lua_next, for a traversal during which no code of Lua runs, so that nothing changes the table: the key always comes from the table, and
-/// nothing can raise. An allocation may run the collector, and with it finalizers. Needs 1 free stack slot.
+/// lua_next, for a traversal during which no code of Lua runs. So nothing changes the table, it always has the key, and lua_next cannot raise.
+/// An allocation may run the collector, and with it finalizers. Needs 1 free stack slot.
 static inline int clua_next(lua_State *L, int index) { return lua_next(L, index); }
 
 /// The bytes of the string at `index`, or NULL for any other type. Unlike lua_tolstring, it never converts a number in place. Never raises.
@@ -14,7 +14,7 @@ static inline const char *clua_string(lua_State *L, int index, size_t *count) {
     return lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, count) : NULL;
 }
 
-/// A copy of the bytes with a zero behind them, for free(). NULL without memory.
+/// A copy of the bytes with a zero behind them, for free(). NULL if memory runs out.
 char *clua_copy_bytes(const char *bytes, size_t count);
 
 /// The number of values in the table at `index`: its field `n`, as from `table.pack`, or else its length. Never raises.
