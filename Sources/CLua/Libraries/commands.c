@@ -17,9 +17,9 @@
 #include "libraries.h"
 #include "state.h"
 
-// `os.execute` and `io.popen`, whose commands end when their body is stopped. Lua's own call `system` and `popen`. While a command of `system`
-// runs, the whole process ignores SIGINT: a signal that arrives meanwhile is lost to all other code, and to the host. And commands of `popen`
-// inherit the signals that workers block.
+// `os.execute` and `io.popen`, whose commands end when their body is stopped. Lua's versions call `system` and `popen`. While a command of
+// `system` runs, the whole process ignores SIGINT: a signal that arrives meanwhile is lost to all other code, and to the host. Commands of
+// `popen` inherit the signals that workers block.
 
 // Whether Ctrl-C in the terminal reaches this process. A command in a process group of its own would not get it, and could not read from the
 // terminal.
@@ -31,13 +31,14 @@ static bool is_in_foreground(void) {
     return is;
 }
 
-// Starts a command and returns an errno. Its files 0, 1 and 2 are those in `files`, or those of this process where that is -1.
+// Starts a command and returns an errno. `files` has the command's descriptors 0, 1 and 2; -1 stands for the descriptor of this process.
 static int start_command(lua_State *L, clua_command *command, const char *text, const int files[3]) {
     extern char **environ;
     char *const arguments[] = {"sh", "-c", (char *)text, NULL};
     const clua_stop *stop = &clua_state_of(L)->stop;
     command->cleans_up = atomic_load(&stop->raised) != 0;
-    // A stop can end a process group of its own with all that the command has started. Commands outside of bodies are not stopped that way.
+    // If a command has a process group of its own, a stop also ends all processes that the command has started. No stop ends commands outside of
+    // bodies.
     command->has_group = stop->body != NULL && !is_in_foreground();
     posix_spawnattr_t attributes;
     posix_spawn_file_actions_t actions;
@@ -63,7 +64,7 @@ static int start_command(lua_State *L, clua_command *command, const char *text, 
     return error;
 }
 
-// MARK: what commands write
+// MARK: output of commands
 
 // The reading ends of pipes to which a command writes its stdout and its stderr.
 typedef struct relay {
@@ -72,7 +73,7 @@ typedef struct relay {
 
 enum { RELAY_BYTES = 16384, MOST_LEFT_BYTES = 1 << 20, END_MILLISECONDS = 100 };
 
-// Gives the host what has come by a pipe, up to a number of bytes. Returns how many that were; closes the pipe at its end.
+// Gives the host bytes that a pipe has, at most RELAY_BYTES. Returns their number. Closes the pipe at its end.
 static size_t pass_on(lua_State *L, int *end, int stream) {
     const clua_state *state = clua_state_of(L);
     char bytes[RELAY_BYTES];
@@ -93,9 +94,9 @@ static bool has_ended(const clua_command *command) {
     return waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOWAIT | WNOHANG) < 0 || information.si_pid != 0;
 }
 
-// Gives the host what a command writes until it ends. Processes that the command leaves running cannot write afterwards.
+// Gives the host the output of a command until it ends. Processes that the command leaves running cannot write afterwards.
 static void relay_output(lua_State *L, const clua_command *command, relay *relay) {
-    // An old kernel has none. There, the end is noticed a little later.
+    // An old kernel has no such descriptor. There, this function notices the end a little later.
     int process = (int)syscall(SYS_pidfd_open, command->process, 0);
     while (!has_ended(command)) {
         struct pollfd files[] = {
@@ -115,13 +116,13 @@ static void relay_output(lua_State *L, const clua_command *command, relay *relay
 
 // MARK: waiting
 
-// Waits for a command. `relay`, if it is not NULL, does what has to be done meanwhile. Returns the wait status, or -1 with `errno` set.
+// Waits for a command. If `relay` is not NULL, gives the host the command's output meanwhile. Returns the wait status, or -1 with `errno` set.
 static int wait_for_command(lua_State *L, clua_command *command, relay *relay) {
     clua_stop *stop = &clua_state_of(L)->stop;
     clua_add_command(stop, command, -1);
     if (relay != NULL) relay_output(L, command, relay);
     siginfo_t information;
-    // Its number stays its own until it can no longer be sent a signal.
+    // WNOWAIT: the command keeps its number until it is off the list, and no stop can send it a signal.
     while (waitid(P_PID, (id_t)command->process, &information, WEXITED | WNOWAIT) < 0 && errno == EINTR) continue;
     clua_remove_command(stop, command);
     int status = -1;
@@ -167,10 +168,10 @@ int clua_execute_command(lua_State *L) {
     return 1;
 }
 
-// A file of `io.popen`, which the library knows as its first part.
+// A file of `io.popen`. Lua's library sees only its first part.
 typedef struct piped {
     luaL_Stream stream;
-    clua_command *command;  // owned; not part of the block, which a script can have freed without a call of `close_command`
+    clua_command *command;  // owned; a block of its own, because a script can get the file freed without a call of `close_command`
 } piped;
 
 static int close_command(lua_State *L) {

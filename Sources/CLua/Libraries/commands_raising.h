@@ -7,7 +7,8 @@
 /// `os.execute`. If the body that runs it is stopped, the command gets SIGTERM, and SIGKILL two seconds later.
 int clua_execute_command(lua_State *L);
 
-/// `io.popen`, for `io.open`'s bookkeeping. The same holds for its command, until the file is closed.
+/// `io.popen`; files.c records its file. Until the file is closed, a stop of the body ends the command in the same way. A command that the
+/// script writes to is only killed, when the stopped body has ended.
 int clua_open_command(lua_State *L);
 
 #endif

@@ -6,9 +6,9 @@
 #include "Libraries/libraries_raising.h"
 #include "state.h"
 
-// Lua's own `io.popen` makes the C library flush all files of the process, so that the command sees what the script has written. That waits
-// for every file that another thread is using, and meanwhile no thread can open a file. So one body that reads from a pipe could stop all
-// others. Only the state's own files matter, and no other thread uses them. Therefore a state records the files that it opens.
+// Lua's own `io.popen` makes the C library flush all files of the process, so that the command sees the bytes that the script has written. The
+// flush waits for every file that another thread is using, and meanwhile no thread can open a file. So one body that reads from a pipe could
+// stop all others. Only the state's own files matter, and no other thread uses them. Therefore a state records the files that it opens.
 
 // Upvalues: a function of the `io` library that may open a file; the weak set of open files.
 static int open_file(lua_State *L) {
@@ -21,7 +21,7 @@ static int open_file(lua_State *L) {
     return count;
 }
 
-// The default files that a body sets end with it. See isolation.c.
+// If a body sets a default file, the setting ends with the body. See isolation.c.
 
 // `io.input`. Upvalue: Lua's.
 static int set_input(lua_State *L) {
@@ -46,7 +46,7 @@ static void flush_files(lua_State *L, int files) {
     }
 }
 
-// `io.popen`, called by `open_file`, whose upvalues it sees.
+// `io.popen`. `open_file` calls it without a frame of its own, so it sees the upvalues of `open_file`.
 static int open_command(lua_State *L) {
     flush_files(L, lua_upvalueindex(2));
     return clua_open_command(L);

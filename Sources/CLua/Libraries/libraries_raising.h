@@ -9,7 +9,8 @@
 /// Needs 4 free stack slots.
 void clua_open_libraries(lua_State *L);
 
-/// Removes what the state's restrictions name, before anything records what a fresh state has. May raise. Needs 6 free stack slots.
+/// Removes the functions that the state's restrictions name. Call it before the contents of a fresh state are recorded. May raise. Needs 6 free
+/// stack slots.
 void clua_restrict(lua_State *L);
 
 /// Makes `io.popen` flush only the state's own files, and `os.execute` leave the signals of the process alone. May raise. Needs 5 free stack

@@ -1,5 +1,5 @@
 // Matching patterns, with the algorithm and the messages of Lua 5.4's lstrlib.c (MIT licence, Copyright (C) 1994-2022 Lua.org, PUC-Rio).
-// Lua's own cannot be stopped, and backtracking may take longer than anybody lives. This counts its steps, and needs no more instructions.
+// Lua's own matcher cannot be stopped, and backtracking may take centuries. This one counts its steps, and needs no more instructions.
 #include <ctype.h>
 #include <lua5.4/lauxlib.h>
 #include <stdbool.h>
@@ -20,7 +20,7 @@ static const char *match(clua_matcher *m, const char *s, const char *p, int dept
 
 static inline int byte(char c) { return (unsigned char)c; }
 
-// Unlike that of <ctype.h>, without a call.
+// Unlike `isdigit` of <ctype.h>, this needs no call.
 static inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // MARK: counting
@@ -42,7 +42,7 @@ __attribute__((noinline, cold)) static void fail(clua_matcher *m, const char *me
 // Returns the end of the set whose '[' is before `p`.
 static const char *set_end(clua_matcher *m, const char *p) {
     if (*p == '^') p++;
-    do {  // a ']' that comes first belongs to the set
+    do {  // a ']' in the first place belongs to the set
         if (p == m->pattern_end) fail(m, "missing ']'");
         if (*p++ == ESCAPE && p < m->pattern_end) p++;
     } while (*p != ']');
@@ -73,7 +73,7 @@ static int is_in_class(int c, int class) {
     case 'u': is_in = isupper(c); break;
     case 'w': is_in = isalnum(c); break;
     case 'x': is_in = isxdigit(c); break;
-    case 'z': is_in = c == 0; break;  // deprecated, but still there
+    case 'z': is_in = c == 0; break;  // deprecated, but Lua 5.4 still has it
     default: return class == c;
     }
     return class & 0x20 ? is_in : !is_in;
@@ -143,7 +143,7 @@ static const char *match_most(clua_matcher *m, const char *s, const char *p, con
         for (; last < m->end && is_in_set(byte(*last), p, end - 1); last++) count(m, steps);
     } else {
         while (matches_item(m, last, p, end)) last++;
-        m->steps_left -= (ptrdiff_t)((size_t)(last - s) / ITEMS_PER_STEP);  // `match` looks
+        m->steps_left -= (ptrdiff_t)((size_t)(last - s) / ITEMS_PER_STEP);  // the next call of `match` looks
     }
     for (; last >= s; last--) {
         const char *matched = match(m, last, end + 1, depth);
@@ -186,7 +186,7 @@ static const char *close_capture(clua_matcher *m, const char *s, const char *p, 
     return matched;
 }
 
-// Matches what the capture with the given digit has matched. A position capture matches nothing, as its length is no length.
+// Matches the text of the capture with the given digit. A position capture matches nothing: as a size_t, its length -2 is too large.
 RARE static const char *match_capture(clua_matcher *m, const char *s, int digit) {
     int i = digit - '1';
     if (i < 0 || i >= m->capture_count || m->captures[i].length == OPEN_CAPTURE)
@@ -272,7 +272,7 @@ typedef struct beginning {
     const char *p, *end;
 } beginning;
 
-// Finds what each call of `match` would find out again: most places of a subject cannot begin a match.
+// Finds the first item once, instead of in each call of `match`: most places of a subject cannot begin a match.
 static beginning find_beginning(clua_matcher *m, const char *p) {
     if (p < m->pattern_end && *p == '(' && p[1] != ')') p++;
     if (p == m->pattern_end || *p == '(' || *p == ')' || *p == '$') return (beginning){NULL, NULL};

@@ -1,4 +1,4 @@
-// The output of scripts: each call in one piece, to where the host wants it, and no more than the host allows.
+// Writes the output of scripts: each call in one piece, to its file or to the host, and no more than the host allows.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@ static void spend(lua_State *L, size_t count) {
         luaL_error(L, "the limit of %I bytes of output is exceeded (limits.outputBytes)", (LUAI_UACINT)clua_allowance_limit(output));
 }
 
-// Gives bytes to the host, if it takes what is written to `file`. Otherwise returns false.
+// Gives bytes to the host, if the host takes the output to `file`. Otherwise returns false.
 static bool redirect(lua_State *L, const FILE *file, const char *bytes, size_t count) {
     const clua_state *state = clua_state_of(L);
     int stream = file == stdout ? 1 : file == stderr ? 2 : 0;
@@ -61,7 +61,7 @@ static void replace_float(lua_State *L, int index) {
     lua_replace(L, index);
 }
 
-// Writes the text at `text` to the host and pushes the file, if the host takes what is written to that file: the one at 1, or the default
+// If the host takes the output to the file, gives it the text at `text` and pushes the file. The file is at index 1, or else is the default
 // output.
 static bool write_to_host(lua_State *L, bool has_file, int text) {
     if (!clua_state_of(L)->redirects_output) return false;

@@ -40,7 +40,7 @@ static const char *find_plain(const char *s, size_t length, const char *wanted, 
     return memmem(s, (size_t)(end - s), wanted, wanted_length);
 }
 
-// The offset that a position means which may count from the end.
+// The offset of a position, which may count from the end.
 static size_t offset_of(lua_Integer position, size_t length) {
     if (position > 0) return (size_t)position - 1;
     if (position == 0 || position < -(lua_Integer)length) return 0;
@@ -139,7 +139,7 @@ static int gmatch(lua_State *L) {
 static void add_template(clua_matcher *m, luaL_Buffer *buffer, const char *s, const char *end) {
     size_t length;
     const char *template = lua_tolstring(m->L, 3, &length), *p;
-    m->steps_left -= (ptrdiff_t)(length / CLUA_BYTES_PER_STEP);  // the next match looks
+    m->steps_left -= (ptrdiff_t)(length / CLUA_BYTES_PER_STEP);  // the next call of `match` looks
     while ((p = memchr(template, ESCAPE, length)) != NULL) {
         luaL_addlstring(buffer, template, (size_t)(p - template));
         p++;
@@ -164,7 +164,7 @@ static void add_template(clua_matcher *m, luaL_Buffer *buffer, const char *s, co
     luaL_addlstring(buffer, template, length);
 }
 
-// Adds what replaces the match from `s` to `end`. Returns whether it is something else than the match.
+// Adds the replacement of the match from `s` to `end`. Returns false if the match replaces itself.
 static bool add_replacement(clua_matcher *m, luaL_Buffer *buffer, const char *s, const char *end, int type) {
     lua_State *L = m->L;
     switch (type) {

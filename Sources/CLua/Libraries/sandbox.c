@@ -1,4 +1,4 @@
-// Takes away what untrusted scripts must not have.
+// Takes functions away that untrusted scripts must not have.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 #include "libraries.h"
 #include "state.h"
 
-// Names, ended by NULL.
+// NULL ends `names`.
 static void remove_fields(lua_State *L, const char *library, const char *const *names) {
     lua_getglobal(L, library);
     for (; *names != NULL && lua_istable(L, -1); names++) {
@@ -57,7 +57,7 @@ static void remove_system(lua_State *L) {
     lua_pop(L, 1);
 }
 
-// Only `load` is left, which asks the state.
+// Leaves only `load`, which checks the state's restrictions.
 static void remove_bytecode(lua_State *L) {
     static const char *const string[] = {"dump", NULL}, *const globals[] = {"dofile", "loadfile", NULL};
     remove_fields(L, LUA_STRLIBNAME, string);

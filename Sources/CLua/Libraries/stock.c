@@ -103,7 +103,7 @@ static bool push_library(lua_State *L, const char *name) {
     return is_table;
 }
 
-// Whether the value on top is what a fresh state has as this field.
+// Whether the value on top is the one that a fresh state has in this field.
 static bool is_stock(lua_State *L, const library *library, const field *field) {
     if (lua_type(L, -1) != field->type) return false;
     // `require` has the library `package` as an upvalue. A replacement calls the original.
@@ -228,7 +228,7 @@ void clua_restore_changes(lua_State *L, int changes) {
 
 // MARK: functions that were taken before
 
-// Pushes what a fresh state has as this function of the library at `library`; nil if it is not known.
+// Pushes the function that a fresh state has in this field of the library at `library`; nil if that function is not known.
 static void push_stock(lua_State *L, const field *field, int library) {
     if (field->is_plain) {
         lua_pushcfunction(L, field->function);

@@ -14,13 +14,13 @@ bool clua_stock_open(void);
 /// The allocator of luaL_newstate. Call it after clua_stock_open. Never raises.
 lua_Alloc clua_stock_allocator(void);
 
-/// Makes the libraries those of a fresh state. Adds what they were to the table at `changes`, which is empty. Reserves its own slots.
+/// Makes the libraries those of a fresh state. Records the changes in the empty table at `changes`. Reserves its own slots.
 void clua_hide_changes(lua_State *L, int changes);
 
-/// Undoes that. Reserves its own slots.
+/// Undoes clua_hide_changes. Reserves its own slots.
 void clua_restore_changes(lua_State *L, int changes);
 
-/// Indexes the functions of a fresh state that this state has replaced, so that they travel by name: scripts may have taken them before.
+/// Indexes the functions of a fresh state that this state has replaced, so that they travel by name: scripts may have kept them in variables.
 /// Call it after clua_modules_open, while changes are hidden. Reserves its own slots.
 void clua_index_stock_functions(lua_State *L);
 

@@ -36,7 +36,7 @@ static int repeat(lua_State *L) {
     memcpy(result, s, length);
     if (n > 1) {
         memcpy(result + length, separator, separator_length);
-        // Copies the part that is written, which doubles each time up to a size that takes less than a millisecond.
+        // Copies the part that is already written. The part doubles each time, up to a size whose copy takes less than a millisecond.
         for (size_t done = unit, most = unit > 1 << 20 ? unit : 1 << 20; done < total;) {
             size_t count = done < most ? done : most / unit * unit;
             if (count > total - done) count = total - done;

@@ -1,5 +1,5 @@
 // The functions of `table` that loop, with the algorithms and the messages of Lua 5.4's ltablib.c (MIT licence, Copyright (C) 1994-2022
-// Lua.org, PUC-Rio). Lua's own go on for as long as `__len` or an argument says, without an instruction that a hook could see.
+// Lua.org, PUC-Rio). Lua's versions loop for as long as `__len` or an argument says, without an instruction that a hook could see.
 #include <limits.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
@@ -8,12 +8,12 @@
 #include "Libraries/bounded_raising.h"
 #include "Limits/count_raising.h"
 
-// The abilities that an object needs in place of a table.
+// The operations that an object must support in place of a table.
 enum { READ = 1, WRITE = 2, LENGTH = 4 };
 
 enum { STEPS_PER_MOVE = 4, BYTES_PER_STEP = 16, ELEMENTS_PER_COUNT = 64 };
 
-// Counts a step of a loop over the elements `i`, all of them at once now and then.
+// Counts the steps of a loop over elements. Only one element in 64 counts, for all of them.
 static inline void count_element(lua_State *L, lua_Unsigned i) {
     if (i % ELEMENTS_PER_COUNT == 0) clua_count(L, ELEMENTS_PER_COUNT * STEPS_PER_MOVE);
 }
@@ -151,7 +151,7 @@ __attribute__((noinline)) static int call_order(lua_State *L, int a, int b) {
     return is_less;
 }
 
-// Not a function of its own in the machine code, and not bool: both would cost a fifth of a comparison of numbers.
+// Always inlined, and not bool: a call and a conversion would cost a fifth of a comparison of numbers.
 static inline __attribute__((always_inline)) int is_less(lua_State *L, int a, int b) {
     return lua_isnil(L, 2) ? lua_compare(L, a, b, LUA_OPLT) : call_order(L, a, b);
 }

@@ -15,7 +15,7 @@ struct clua_reply;
 typedef void (*clua_function)(lua_State *L, int member, struct clua_reply *reply);
 
 /// Calls a function that the host has registered, with the values on the stack. Pushes its results and returns their number, or fills `reply`
-/// and returns CLUA_REPLIED. `function` is what the host gave to clua_register or clua_register_class.
+/// and returns CLUA_REPLIED. `function` is the pointer that the host gave to clua_register or clua_register_class.
 typedef int (*clua_registered_function)(lua_State *L, void *function, struct clua_reply *reply);
 #define CLUA_REPLIED (-1)
 
@@ -52,8 +52,8 @@ typedef struct clua_deferral {
     const char *callback_property;  // the property that holds the function in CLUA_USER_VALUE_FUNCTIONS
     int queue_kind;  // the kind of the objects to which `add_function` adds operations
     int add_function;
-    /// Creates the operation of `handle`, a deferred one at stack index 2, and adds it to `queue`. Returns false if that is not so simple or
-    /// was refused; the caller then calls the function. Must not raise.
+    /// Creates the operation of `handle`, a deferred one at stack index 2, and adds it to `queue`. Returns false if the operation needs more
+    /// work or the queue refuses it; the caller then calls `add_function`. Must not raise.
     bool (*add)(lua_State *L, void *queue, struct clua_handle *handle);
 } clua_deferral;
 
@@ -83,7 +83,7 @@ typedef struct clua_host {
     const clua_member *functions;  // fields of the module
     size_t function_count;
     clua_function call;  // calls one of these functions
-    clua_function exit;  // os.exit with the status `member`; if it replies with nothing, the process exits here as in Lua
+    clua_function exit;  // os.exit with the status `member`; if the host replies with nothing, the process exits here as in Lua
     /// Called in the sending state after encoding a `parcel` that refers to host objects, with the values still on the stack. May encode
     /// more. Must not raise.
     void (*sent)(lua_State *L, const struct clua_parcel *parcel);
@@ -97,7 +97,7 @@ typedef struct clua_host {
     /// Called at the end of a garbage collection, once for each clua_watch_collections. Returns whether to call it again. Must not raise.
     bool (*collected)(lua_State *L);
     clua_registering registering;
-    /// Takes what scripts write to stdout (1) or stderr (2) in a state that `redirects_output`. Must not raise.
+    /// Takes the output of scripts to stdout (1) or stderr (2) in a state that `redirects_output`. Must not raise.
     void (*write)(lua_State *L, int stream, const char *bytes, size_t count);
     clua_script script;
 } clua_host;

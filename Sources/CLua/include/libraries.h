@@ -7,7 +7,7 @@
 
 #include "allowance.h"
 
-/// Counts what the state prints from now on. `output` must outlive the state. Never raises.
+/// Counts the output of the state from now on. `output` must outlive the state. Never raises.
 void clua_limit_output(lua_State *L, clua_allowance *output);
 
 /// Makes bodies see only the globals of a fresh state plus those of preludes and the host. A module's changes of the globals are visible
