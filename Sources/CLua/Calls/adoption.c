@@ -8,7 +8,7 @@
 #include "Libraries/Libraries.h"
 #include "Limits/Limits.h"
 
-// Lua frees the block of the main thread last. It begins with the extra space.
+// Lua frees the block of the main thread last. The block begins with the extra space.
 static void *last_block_of(lua_State *main) { return lua_getextraspace(main); }
 
 static void *allocate(void *context, void *block, size_t old_size, size_t new_size) {
@@ -41,7 +41,7 @@ static int run_ending(lua_State *L) {
     return 0;
 }
 
-// Lua runs no hooks in a finalizer, and without these nothing that runs at the end could be stopped. So that runs in a coroutine.
+// Lua runs no hooks in a finalizer, and without hooks no code could be stopped. So the ending runs in a coroutine.
 static int end_state(lua_State *L) {
     if (lua_getiuservalue(L, 1, SENTINEL_COROUTINE) != LUA_TTHREAD) return 0;
     lua_State *coroutine = lua_tothread(L, -1);
@@ -131,7 +131,7 @@ static int lack_memory(lua_State *L) { return clua_no_memory(L); }
 int clua_prepare_adoption(lua_State *L) {
     if (!clua_stock_open()) return fail(L, lack_memory);
     if (lua_getallocf(L, NULL) != clua_stock_allocator()) return fail(L, refuse);
-    if (lua_gc(L, LUA_GCCOUNT) < 0) return fail(L, refuse_in_finalizer);  // the collector does not answer there
+    if (lua_gc(L, LUA_GCCOUNT) < 0) return fail(L, refuse_in_finalizer);  // inside a finalizer, lua_gc returns -1
     lua_pushcfunction(L, collect);
     return lua_pcall(L, 0, 0, 0);
 }

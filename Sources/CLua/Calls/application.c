@@ -70,7 +70,7 @@ static void push_package(lua_State *L) {
     lua_remove(L, -2);
 }
 
-// The values that are read for each operation wait on the stack of a coroutine that never runs.
+// clua_paths_changed reads these values for each operation. They stay on the stack of a coroutine that never runs.
 enum { PACKAGE = 1, GLOBALS, PATH, CPATH, ARG };
 
 void clua_paths_open(lua_State *L) {
@@ -154,7 +154,7 @@ int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *fail
 static int list_table(lua_State *L, bool has_values) {
     lua_Unsigned elements = lua_rawlen(L, 1);
     lua_createtable(L, elements < INT_MAX / 2 ? (int)elements * (has_values ? 2 : 1) : 0, 0);
-    // From here on, no finalizer runs, which might change the table: Lua collects only if memory runs out, and then runs none.
+    // No finalizer can change the table from here on: these calls collect garbage only if memory runs out, and Lua then runs no finalizers.
     lua_Integer count = 0;
     lua_pushnil(L);
     while (lua_next(L, 1)) {
@@ -172,7 +172,7 @@ static int list_keys(lua_State *L) { return lua_istable(L, 1) ? list_table(L, fa
 
 static int list_fields(lua_State *L) { return list_table(L, true); }
 
-// Calls a function with the value at `index` and the `key_count` values on top, which it replaces by the result.
+// Calls a function with the value at `index` and the `key_count` values on top. The result replaces the values on top.
 static int call_with(lua_State *L, lua_CFunction function, int index, int key_count, clua_failure *failure) {
     memset(failure, 0, sizeof *failure);
     index = lua_absindex(L, index);

@@ -29,7 +29,7 @@ bool clua_push_cached_closure(lua_State *L, const clua_parcel *parcel, clua_cach
 /// closure; otherwise the closure is removed. Never raises. Needs 1 free stack slot.
 void clua_leave_cached_closure(lua_State *L, clua_cached_closure *cached, bool has_returned);
 
-/// Frees what belonged to a closed state. Never raises.
+/// Releases the code in the cache of a closed state. Never raises.
 void clua_cached_closures_close(clua_state *state);
 
 #endif

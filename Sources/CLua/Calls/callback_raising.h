@@ -16,7 +16,7 @@ int clua_answer(lua_State *L, clua_reply *reply);
 /// Frees what a reply owns. Never raises.
 void clua_reply_free(clua_reply *reply);
 
-/// A Lua function that calls a host's function. Upvalue: which one, as clua_push_function sets it.
+/// A Lua function that calls a host's function. Upvalue: the target, as clua_push_function sets it.
 int clua_call_target(lua_State *L);
 
 /// Drops the body of the handle at `index`, and pushes the handle. Returns 1. Never raises. Needs 1 free stack slot.
@@ -37,7 +37,7 @@ void clua_open_methods_of_script(lua_State *L, int kind);
 /// Gives the module on top the functions that the host's script defines, and keeps what these use. Needs 5 free stack slots.
 void clua_open_script(lua_State *L);
 
-/// Pushes the class table of the operation whose handle is at `index`. Asks the host if this state does not know it. Needs 8 slots.
+/// Pushes the class table of the operation whose handle is at `index`. Asks the host if this state does not know the class. Needs 8 slots.
 void clua_push_class_of(lua_State *L, int index);
 
 /// Packs the function at `first` and its arguments, up to `last`, into a body of the handle on top. `number` is the body's number, or 0 for

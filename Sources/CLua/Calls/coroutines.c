@@ -59,7 +59,7 @@ static void follow_coroutine(lua_State *L, search *search, lua_State *coroutine)
     }
 }
 
-// Pops an object and meets what it refers to.
+// Pops an object and meets the values that it refers to.
 static void follow(lua_State *L, search *search) {
     int object = lua_gettop(L);
     switch (lua_type(L, object)) {

@@ -4,9 +4,9 @@
 
 #include <lua5.4/lua.h>
 
-/// Lets every coroutine that can be reached find the record of the state, which `L` knows. Lua does this itself for those that it makes later.
-/// Cannot find what only the stack below the first call of a thread refers to, as in a C program that keeps a coroutine on its stack. Call it
-/// from a C function that refers to no coroutine. Reserves its own stack slots.
+/// Lets every reachable coroutine find the record of the state, which `L` knows. Lua itself does so for the coroutines that it makes later.
+/// Cannot find a coroutine to which only the stack below a thread's first call refers, as when a C program keeps one on its stack. Call it from
+/// a C function that refers to no coroutine. Reserves its own stack slots.
 void clua_mark_coroutines(lua_State *L);
 
 #endif

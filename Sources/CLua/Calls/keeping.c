@@ -1,4 +1,4 @@
-// The things that a state keeps for the host: pinned handles, the bodies in them, and the request to report collections.
+// A state keeps pinned handles for the host, the bodies in them, and the request to report collections.
 #include <string.h>
 
 #include "Calls/callback_raising.h"
@@ -45,7 +45,7 @@ int clua_attach_body(lua_State *L, void *object, int kind, int index, clua_failu
     lua_pushlightuserdata(L, &attachment);
     for (int i = 0; i < count; i++) lua_pushvalue(L, index + i);
     int status = clua_call(L, 1 + count, 1, failure);
-    if (status == LUA_OK) lua_insert(L, index);  // below the arguments, so that the caller's frame keeps it alive
+    if (status == LUA_OK) lua_insert(L, index);  // below the arguments, so that the caller's frame keeps the handle alive
     return status;
 }
 

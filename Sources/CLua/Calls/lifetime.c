@@ -35,7 +35,7 @@ static void count_allocated(clua_state *state, size_t used_bytes) {
     state->stop.refused_size = 0;
 }
 
-// Every allocation of every script comes here, so each instruction counts. Therefore this function calls into the folders directly.
+// Every allocation of every script calls this function, so each instruction counts. Therefore it calls into the folders directly.
 void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size) {
     clua_state *state = context;
     if (block == NULL) {  // then `old_size` is the type of the object, not a size
@@ -70,7 +70,6 @@ static int panic(lua_State *L) {
     return 0;
 }
 
-// Pushes the module.
 static void push_module(lua_State *L, const clua_host *host) {
     lua_createtable(L, 0, (int)(host->class_count + host->function_count + host->script.function_count));
     for (size_t i = 0; i < host->class_count; i++) {

@@ -1,4 +1,4 @@
-// The parts of opening a state, whoever has made it.
+// The steps of opening a state that this layer or another program has made.
 #ifndef CLUA_OPENING_RAISING_H
 #define CLUA_OPENING_RAISING_H
 
@@ -17,8 +17,8 @@ void *clua_allocate(void *context, void *block, size_t old_size, size_t new_size
 /// Makes the registry entries. May raise. Needs 5 free stack slots.
 void clua_open_kept(lua_State *L);
 
-/// Replaces functions of the libraries, which are a fresh state's, and adds the module, which it pushes. With `is_global`, the module is a
-/// global, too. May raise. Needs 20 free stack slots, and leaves 1.
+/// Replaces functions of the libraries, which must be those of a fresh state, adds the module, and pushes it. With `is_global`, the module is
+/// also a global. May raise. Needs 20 free stack slots, and leaves 1.
 void clua_open_module(lua_State *L, bool is_global);
 
 #endif

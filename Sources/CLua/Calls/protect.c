@@ -1,4 +1,4 @@
-// Running C functions of Lua in protected mode, and describing why they failed.
+// Runs C functions of Lua in protected mode, and describes their failures.
 #include "protect.h"
 
 #include <lua5.4/lauxlib.h>
@@ -216,14 +216,14 @@ int clua_call_script(lua_State *L, int argument_count, int result_count, clua_fa
     return call(L, describe_script_error, argument_count + 1, result_count, failure);
 }
 
-// Pushes what belongs below a protected function. Returns the stack index of the message handler.
+// Pushes the values below a protected function: the description of the error in flight, and the message handler. Returns the handler's index.
 static int begin_protected(lua_State *L) {
     push_description_under_way(L);
     lua_pushcfunction(L, describe_error);
     return lua_gettop(L);
 }
 
-// Removes what begin_protected pushed, and leaves the results. `failure` is filled only on an error.
+// Removes the values that begin_protected has pushed, and leaves the results. Fills `failure` only on an error.
 static int end_protected(lua_State *L, int handler, int status, clua_failure *failure) {
     int kept = handler - 1;
     if (status != LUA_OK) clua_take_message(L, status, failure);

@@ -83,13 +83,14 @@ static int push_body_of(lua_State *L, body_run *run) {
     return 3;
 }
 
-// Calls the body in its environment, and encodes its results. The operation is the first argument, except in an invocation.
+// Calls the body in its environment, and encodes its results. The operation is the first argument, except in an invocation, or if the body
+// omits it.
 static int run_body(lua_State *L) {
     body_run *run = lua_touserdata(L, 1);
     clua_begin_isolation(L);
     bool is_method = run->body.method != NULL;
     bool is_function = !run->body.is_invocation && !is_method && !run->body.omits_operation;
-    // A function from a parcel that takes no arguments would not see the handle, so none is created.
+    // A function without parameters from a parcel would not see the handle, so none is created.
     bool needs_handle = run->parcel == NULL || is_method || (is_function && !clua_parcel_ignores_arguments(run->parcel));
     if (needs_handle)
         push_operation(L, &run->body);
@@ -123,7 +124,7 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
     body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
     int status = clua_run_apart(L, run_body, &run, failure);
     if (run.cached != NULL) clua_leave_cached_closure(L, run.cached, status == LUA_OK);
-    // Otherwise the next body's limit would start above the garbage that this one left behind.
+    // Without a collection, the next body's limit would start above the garbage that this body has left.
     if (status != LUA_OK && failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);
     clua_release_leftovers(L);

@@ -30,7 +30,7 @@ static void keep_globals(lua_State *L, int module) {
             lua_pushvalue(L, module);
         else
             lua_getfield(L, globals, used[i].library);
-        // A sandbox may have no files.
+        // A sandbox may lack the library `io`.
         if (lua_istable(L, -1)) {
             lua_getfield(L, -1, used[i].name);
             lua_setfield(L, globals - 1, used[i].name);

@@ -1,8 +1,8 @@
 // Operation classes that scripts define. May raise, except where noted.
 //
 // Each state that knows a class has exactly one table for it. The metatable names the host object behind the class. The state that created
-// the class owns it: its table is the script's own. In every other state the contents come with the running body, or are the latest
-// received.
+// the class owns it: its table is the script's own. In every other state the table has the contents that arrived with the running body, or the
+// latest that the state has received.
 #ifndef CLUA_CLASS_RAISING_H
 #define CLUA_CLASS_RAISING_H
 
@@ -45,8 +45,8 @@ void clua_push_class_field(lua_State *L, int index, const char *name);
 /// 8 free stack slots.
 lua_Integer clua_push_class_contents(lua_State *L, int index);
 
-/// Gives the class at `index` the contents, name and superclass on top, and pops them. Does nothing more if this state owns the class, or
-/// if it has newer contents and `is_forced` is false. Needs 8 free stack slots.
+/// Pops contents, name and superclass, and gives them to the class at `index`. Only pops them if this state owns the class, or if the class has
+/// this version or a newer one and `is_forced` is false. Needs 8 free stack slots.
 void clua_set_class_contents(lua_State *L, int index, lua_Integer version, bool is_forced);
 
 #endif

@@ -7,7 +7,7 @@
 /// Prepares a fresh state. Call it after clua_objects_open. Needs 2 free stack slots.
 void clua_collections_open(lua_State *L);
 
-/// Makes sure that the next end of a garbage collection is noticed. Needs 3 free stack slots.
+/// Makes sure that the state notices the end of the next garbage collection. Needs 3 free stack slots.
 void clua_need_watcher(lua_State *L);
 
 #endif

@@ -187,8 +187,8 @@ static bool replace_by_existing(lua_State *L, const void *object) {
     return true;
 }
 
-// Gives the empty handle on top the slot reserved for it, and the caller's reference to `object` unless NULL. The handle owns the object
-// before the metatable is created, which may raise.
+// Gives the empty handle on top the slot reserved for it, and the caller's reference to `object` unless NULL. The creation of the metatable
+// may raise, so the handle owns the object before that.
 static void put_in_slot(lua_State *L, clua_handle *handle, int kind, void *object) {
     clua_state *state = clua_state_of(L);
     handle->kind = (unsigned)kind;

@@ -9,7 +9,7 @@
 #include "object.h"
 #include "state.h"
 
-/// Slots per page. A page stays allocated as long as it holds a single handle.
+/// Slots per page. A page stays allocated as long as it holds at least one handle.
 enum { CLUA_PAGE_SLOTS = 64 };
 
 typedef struct clua_slot_page {
@@ -27,7 +27,7 @@ void clua_slot_map_open(lua_State *L);
 /// Reserves a slot for one more handle, and a bucket in the index. May raise. Needs 3 free stack slots.
 void clua_reserve_slot(lua_State *L);
 
-/// Whether both are available. Neither this function nor any below raises.
+/// Whether a slot and a bucket are free. Neither this function nor any below raises.
 bool clua_has_free_slot(const clua_state *state);
 
 /// Gives the handle a slot. One must be reserved.

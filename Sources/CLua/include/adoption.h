@@ -1,9 +1,10 @@
 // Adopting a Lua state of another program, such as the interpreter `lua5.4`, as the state of a host.
 //
-// Each coroutine has a pointer to the record. Lua copies it from the main thread to new coroutines; existing ones are found by following all references in
-// the state (Calls/coroutines.c). Changes that scripts have made to the globals and the libraries are put aside while the state is opened like a fresh
-// one, and then return (Libraries/stock.c). The allocator becomes ours, which also frees the blocks of luaL_newstate's allocator. At the end,
-// a finalizer runs the remaining work in a coroutine, because Lua calls no hooks in finalizers. The record lives until Lua has freed the main thread.
+// Each coroutine has a pointer to the record. Lua copies the pointer from the main thread to new coroutines. A search along all references in the
+// state finds the existing coroutines (Calls/coroutines.c). Changes that scripts have made to the globals and the libraries are put aside while
+// the state is opened like a fresh one, and then return (Libraries/stock.c). The allocator becomes ours, which also frees the blocks of
+// luaL_newstate's allocator. At the end, a finalizer runs the remaining work in a coroutine, because Lua calls no hooks in finalizers. The record
+// lives until Lua has freed the main thread.
 #ifndef CLUA_ADOPTION_H
 #define CLUA_ADOPTION_H
 
@@ -17,8 +18,8 @@
 /// Never raises.
 int clua_prepare_adoption(lua_State *L);
 
-/// Gives the state of `L` what a state of clua_state_new has, without the global `opscript`, and pushes the module. If memory runs out, returns
-/// a status with a message pushed; scripts may then have functions that use the record and `object`. Call clua_prepare_adoption before. Needs 1
+/// Makes the state of `L` like one of clua_state_new, but without the global `opscript`, and pushes the module. If memory runs out, returns a
+/// status with a message pushed; scripts may then have functions that use the record and `object`. Call clua_prepare_adoption before. Needs 1
 /// free stack slot. Never raises. O(n) in the objects of the state, because it looks for coroutines.
 ///
 /// Earlier changes of scripts stay as they are. The state keeps its panic function, its warnings and the mode of its collector.

@@ -17,8 +17,8 @@
 /// Otherwise returns false and does nothing. Never raises. Needs 2 free stack slots.
 bool clua_encode_deferred(lua_State *L, int index, clua_parcel *parcel);
 
-/// Gives a reference to its object to the deferred handle at `index`, and pins the handle if it has a callback. The caller has told the
-/// object its slot. Never raises. Needs 2 free stack slots.
+/// Gives the deferred handle at `index` a reference to its object, and pins the handle if it has a callback. The caller has stored the
+/// handle's slot in the object. Never raises. Needs 2 free stack slots.
 void clua_give_object(lua_State *L, int index, clua_handle *handle, void *object);
 
 /// The function of `class` that takes the place of clua_call_target for `member`, and has the same upvalue; NULL for other members. Never
@@ -28,8 +28,8 @@ lua_CFunction clua_deferring_function(lua_State *L, const clua_class *class, int
 /// The property of the class that holds the callback of a deferred handle; NULL for a class without deferred handles. Never raises.
 const char *clua_deferred_property(lua_State *L, const clua_class *class);
 
-/// Stores the value at stack index 3 as the callback of the deferred handle at index 1, and returns true, if both fit. May drop the values
-/// above. Never raises.
+/// If a deferred handle is at stack index 1 and a function or nil at index 3, stores the latter as the handle's callback and returns true. May
+/// drop the values above. Never raises.
 bool clua_set_deferred_callback(lua_State *L);
 
 #endif

@@ -47,15 +47,15 @@ void clua_object_retain(void *object);
 void *clua_object_class_of(void *object, int kind);
 void clua_object_release(void *object);
 
-/// As clua_object_release, but what the released object releases in turn is queued until the first release has finished. So a chain of any
-/// length needs no deep stack.
+/// As clua_object_release, but queues the objects that the released object releases in turn until the first release has finished. So a chain of
+/// any length needs no deep stack.
 void clua_object_release_in_turn(void *object);
 
 /// Called when Lua frees `block`, of `block_size` bytes. Returns true if the block is a handle. The block then stays allocated until its
-/// object is released, because foreign code may run at that release, and Lua is in the middle of a collection now.
+/// object is released. That release may run foreign code, so it must wait until Lua's collection is over.
 bool clua_handle_is_freed(clua_handles *handles, void *block);
 
-/// Releases what the handles of a closed state hold, and frees the slot map.
+/// Releases the objects of a closed state's handles, and frees the slot map.
 void clua_handles_close(clua_state *state);
 
 /// The user values of a handle.

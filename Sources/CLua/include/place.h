@@ -1,4 +1,4 @@
-// Where a script is.
+// The place that a script is executing.
 #ifndef CLUA_PLACE_H
 #define CLUA_PLACE_H
 

@@ -22,7 +22,7 @@ typedef struct clua_body {
     bool is_invocation;  // calls object:method(...) rather than main(operation, ...)
     bool omits_operation;  // calls f(...) with the host's arguments only
     const char *method;  // the method to run, for an operation of a script class; otherwise NULL
-    const clua_item *arguments;  // the host's own arguments, which come last
+    const clua_item *arguments;  // the host's own arguments, which follow all others
     size_t argument_count;
 } clua_body;
 
@@ -70,7 +70,7 @@ typedef struct clua_completion {
 /// Fills `completion`. Returns false if there is none left.
 typedef bool (*clua_next_completion)(void *context, clua_completion *completion);
 
-/// Calls one completion block after the other until `next` returns false or a block fails. Some may be left even if none has failed.
+/// Calls one completion block after the other until `next` returns false or a block fails. Blocks may be left even if none has failed.
 int clua_run_completions(lua_State *L, clua_next_completion next, void *context, clua_failure *failure);
 
 /// A change that an observer is told about.
