@@ -80,7 +80,7 @@ static void ask(lua_State *L, request_kind kind, uint64_t number, int member, vo
         return;
     }
     if (clua_encode(L, count, CLUA_INVOCATION, &arguments) != LUA_OK) {
-        // A stop or a lack of memory goes on as what it is.
+        // A stop remains a stop, and a lack of memory remains a memory error.
         size_t length = 0;
         const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &length) : NULL;
         *reply = (clua_reply){.kind = CLUA_REPLY_NO_MEMORY};
@@ -109,7 +109,7 @@ static void ask(lua_State *L, request_kind kind, uint64_t number, int member, vo
 
 // MARK: functions of the host
 
-// C calls a class's function without saying which class it is. So there is one of each kind for each class.
+// The caller of a class's function does not pass the class. So each class has its own function of each kind.
 #define CLASS(NUMBER)                                                                                                             \
     static void call_##NUMBER(lua_State *L, int member, clua_reply *reply) { ask(L, REQUEST_CALL, NUMBER, member, NULL, reply); }  \
     static void get_##NUMBER(lua_State *L, int member, clua_reply *reply) { ask(L, REQUEST_GET, NUMBER, member, NULL, reply); }    \

@@ -8,10 +8,10 @@
 /// A host with the classes and functions of `model`, whose functions send requests. Made once.
 const clua_host *asking_host(const clua_host *model);
 
-/// From now on the host is asked nothing: the state is being closed, and finalizers run.
+/// From now on the functions ask the host nothing, because the state is being closed and finalizers run.
 void asking_ends(void);
 
-/// The pointer that stands for the run with this number where a state names the body that it runs.
+/// The pointer that stands for the run with this number when the state names its running body.
 static inline const void *run_of(uint64_t serial) { return (const void *)(uintptr_t)(serial << 1); }
 
 // Functions of worker.c that the functions here need.

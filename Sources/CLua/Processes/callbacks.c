@@ -15,7 +15,7 @@ static int release_wrapped(lua_State *L) {
     return 0;
 }
 
-// Raises the failure, which is released.
+// Raises the failure and releases it.
 static int raise_failure(lua_State *L, clua_failure *failure) {
     int stop = failure->stop;
     bool is_memory_error = failure->status == LUA_ERRMEM, is_lost = failure->status == CLUA_PROCESS_LOST;
@@ -25,12 +25,12 @@ static int raise_failure(lua_State *L, clua_failure *failure) {
         clua_stop_here(L, (clua_stop_reason)stop);
         return clua_raise_stop(L);
     }
-    // It was perhaps killed because it did not stop.
+    // The process may have been killed because it did not stop. Then this raises the stop.
     if (is_lost) clua_look(L);
     return status != LUA_OK || is_memory_error ? clua_no_memory(L) : lua_error(L);
 }
 
-// Upvalue: the parcel of the function. Runs that in the process.
+// Runs a function in the process. Upvalue: the parcel of the function.
 static int call_in_process(lua_State *L) {
     const clua_parcel *function = lua_touserdata(L, lua_upvalueindex(1));
     clua_process *process = clua_state_of(L)->process;
@@ -110,7 +110,7 @@ void keep_scripts_forbidden(lua_State *L, hook_before *before) {
 }
 
 void allow_scripts(lua_State *L, const hook_before *before) {
-    clua_state_of(L)->running_factory = NULL;  // it may have failed
-    // Another hook stops what runs here.
+    clua_state_of(L)->running_factory = NULL;  // the factory may have failed
+    // If another hook is set, it stops the code that runs here.
     if (lua_gethook(L) == refuse) lua_sethook(L, before->hook, before->mask, before->count);
 }

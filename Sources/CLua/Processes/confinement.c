@@ -75,7 +75,7 @@ static void allow_for(filter *filter, unsigned short call, uint32_t process) {
     add(filter, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
 }
 
-// Call numbers of another architecture mean other calls, and the x32 ones are in no list.
+// Call numbers of another architecture mean other calls, so they end the process. The numbers of x32 are in no list.
 static int filter_calls(bool allows_files) {
     filter filter = {.count = 0};
     add(&filter, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
@@ -101,7 +101,7 @@ static int limit(int resource, rlim_t most) {
     return setrlimit(resource, &limit) == 0 ? 0 : errno;
 }
 
-// The bytes of address space that the process has; 0 if that cannot be told.
+// The bytes of address space that the process has; 0 if the kernel does not say so.
 static size_t address_space(void) {
     FILE *file = fopen("/proc/self/statm", "r");
     unsigned long pages = 0;

@@ -12,7 +12,7 @@ void exports_free(exports *exports) {
     free(exports->index);
 }
 
-// Where the address belongs: the place that has it, or a free one.
+// The place in the index that has the address, or else the free place where the address belongs.
 static size_t place_of(const exports *exports, const void *object) {
     size_t mask = exports->index_size - 1;
     size_t place = (size_t)(((uint64_t)(uintptr_t)object * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & mask;
@@ -68,7 +68,7 @@ void exports_release(exports *exports, uint64_t number) {
     exports->objects[number].object = NULL;
     exports->used--;
     if (number < exports->unused) exports->unused = (size_t)number;
-    // Those that follow may belong into the hole.
+    // Entries that follow may belong in the hole.
     for (size_t place = (hole + 1) & mask; exports->index[place] != 0; place = (place + 1) & mask) {
         uint32_t entry = exports->index[place];
         exports->index[place] = 0;

@@ -19,7 +19,7 @@ typedef struct exports {
 
 void exports_free(exports *exports);
 
-/// The number of an object, which the table retains if it is new. False if memory has run out.
+/// Finds the number of an object. Retains the object if it is new. False if memory has run out.
 bool exports_number(exports *exports, void *object, int kind, uint32_t *number, bool *is_new);
 
 /// The object with this number; NULL if there is none.

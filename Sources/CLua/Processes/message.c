@@ -74,7 +74,7 @@ const char *message_string(message_reader *reader, size_t *count) {
 // MARK: the channel
 
 typedef struct header {
-    uint64_t size;  // of what follows
+    uint64_t size;  // of the bytes that follow
     uint32_t kind;
     uint32_t unused;
 } header;
@@ -142,7 +142,7 @@ void channel_limit_waiting(channel *channel, int milliseconds) {
     setsockopt(channel->socket, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
 }
 
-// Makes room for more of `count` bytes: for all of them if they are few. A peer that announces many must send them.
+// Makes room for more of `count` bytes: for all of them if they are few. For many bytes, the room grows only as the peer sends them.
 static bool grow(channel *channel, size_t count) {
     size_t capacity = 2 * channel->capacity > MAX_KEPT_INPUT ? 2 * channel->capacity : MAX_KEPT_INPUT;
     if (capacity > count) capacity = count < 4096 ? 4096 : count;
@@ -153,7 +153,7 @@ static bool grow(channel *channel, size_t count) {
     return true;
 }
 
-// Makes sure that `count` bytes from `start` on are there.
+// Receives until the input has `count` bytes from `start` on.
 static bool fill(channel *channel, size_t count) {
     if (channel->capacity - channel->start < count && channel->start > 0) {
         memmove(channel->input, channel->input + channel->start, channel->end - channel->start);
@@ -335,7 +335,7 @@ bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel) 
         *parcel = (clua_parcel){0};
         return false;
     }
-    // Wrong bytes in a parcel that is said to be flat could do harm.
+    // Wrong bytes in a flat parcel could do harm, so only a trusted peer may send one.
     parcel->is_flat = is_flat && channel->trusts_peer;
     read_lists(channel, reader, more);
     if (reader->failed) {

@@ -1,10 +1,10 @@
 // Messages between the host and a worker process. Nothing here raises.
 //
 // The two take turns. The host sends a task. The worker process sends requests, and the host answers each. At last the process sends an
-// outcome. While it waits for an answer, it may get another task, and then sends that one's outcome first. Printed output needs no answer.
+// outcome. While it waits for an answer, it may get another task, and then sends the outcome of this task first. Printed output needs no answer.
 //
 // task := SETUP | REGISTER | PATHS | PRELUDE | RUN | CALL | END
-// from the worker process: releases (REQUEST … | OUTPUT … | OUTCOME …), where `releases` are the numbers of objects that it no longer has
+// from the worker process: releases (REQUEST … | OUTPUT … | OUTCOME …), where `releases` are the numbers of objects that the process has dropped
 #ifndef CLUA_MESSAGE_H
 #define CLUA_MESSAGE_H
 
@@ -76,10 +76,10 @@ struct channel {
     uint8_t *input;
     size_t start, end, capacity, taken;
     pointer_map sent_codes;     // retained; the other side knows them by number
-    struct clua_code **codes;   // retained: those that have come, by number
+    struct clua_code **codes;   // retained: the received codes, by number
     size_t code_count, code_capacity;
-    bool trusts_peer;           // what comes was written by this program
-    bool is_late;               // nothing has moved for longer than the limit of channel_limit_waiting
+    bool trusts_peer;           // this program has written the messages that arrive
+    bool is_late;               // no byte was sent or received for longer than the limit of channel_limit_waiting
     /// Writes an object, and reads one, which the caller then owns. False if that is not possible.
     bool (*write_reference)(channel *channel, parcel_writer *writer, const clua_reference *reference);
     bool (*read_reference)(channel *channel, message_reader *reader, clua_reference *reference);
@@ -92,10 +92,10 @@ void channel_close(channel *channel);
 /// Sends the bytes of `writer`, which stays as it is. False if the other side is gone, or memory has run out.
 bool channel_send(channel *channel, message_kind kind, const parcel_writer *writer);
 
-/// Sends a message without content, unless the other side has not read what came before. Does not wait.
+/// Sends a message without content, unless the socket is full. Does not wait.
 void channel_try_send(channel *channel, message_kind kind);
 
-/// Makes sending and receiving fail if nothing moves for so many milliseconds; 0 for no limit.
+/// Makes sending and receiving fail if no byte is sent or received for so many milliseconds; 0 for no limit.
 void channel_limit_waiting(channel *channel, int milliseconds);
 
 /// Waits for a message, which stays valid until the next call. False if the other side is gone.
@@ -106,11 +106,11 @@ bool channel_receive(channel *channel, message_kind *kind, message_reader *reade
 void write_parcel(channel *channel, parcel_writer *writer, const clua_parcel *parcel);
 bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel);
 
-/// Gives a parcel that is empty, except for its number of values, a copy of its bytes, and `more`. False, and nothing has changed, if memory has
-/// run out.
+/// Gives a copy of the bytes, and `more`, to a parcel that is empty except for its number of values. If memory has run out, returns false and
+/// changes nothing.
 bool parcel_assemble(clua_parcel *parcel, const char *bytes, size_t count, clua_parcel_more *more);
 
-/// Gives a parcel that parcel_assemble has made its usual form, if its lists are short enough.
+/// Turns a parcel of parcel_assemble into the form without `more`, if its lists are short enough.
 void parcel_simplify(clua_parcel *parcel);
 
 /// More values than this fit no Lua stack.

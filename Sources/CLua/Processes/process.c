@@ -87,7 +87,7 @@ static int lost(clua_process *process, clua_failure *failure) {
 
 typedef struct request {
     request_kind kind;
-    const clua_class *class;  // whose function that is; NULL for others
+    const clua_class *class;  // the class of the function; NULL if it has none
     clua_function function;
     int member;
     void *registered;
@@ -96,7 +96,7 @@ typedef struct request {
     hook_before before;
     clua_reply reply;
     bool has_values;
-    clua_parcel values;  // those of the reply, if it `has_values`
+    clua_parcel values;  // the values of the reply, if it `has_values`
 } request;
 
 static bool has_member(const clua_member *members, size_t count, int member, bool allows_none) {
@@ -182,7 +182,7 @@ static void keep_functions(lua_State *L, const clua_reply *reply) {
         clua_state_of(L)->wrap_function(L, index);
 }
 
-// Stack: the request as light userdata. Calls the function that it names with the arguments in it.
+// Stack: the request as light userdata. Calls the function of the request with its arguments.
 static int perform_request(lua_State *L) {
     request *request = lua_touserdata(L, 1);
     lua_settop(L, 0);

@@ -17,7 +17,7 @@ typedef struct proxy {
 static struct {
     proxy **proxies;  // by number; NULL for an unknown one
     size_t capacity;
-    proxy **released;  // those without references, unless they have got new ones meanwhile
+    proxy **released;  // the proxies without references; some may have got new references meanwhile
     size_t released_count, released_capacity;
 } known;
 
@@ -65,7 +65,7 @@ uint64_t proxy_number(const void *object) { return ((const proxy *)object)->numb
 uint64_t proxy_class(const void *object) { return ((const proxy *)object)->class; }
 
 void proxies_write_releases(parcel_writer *writer) {
-    // Freeing one may release another one, the script class.
+    // Freeing a proxy may release its script class, which then joins the list.
     size_t count = 0;
     for (size_t i = 0; i < known.released_count; i++) {
         proxy *proxy = known.released[i];

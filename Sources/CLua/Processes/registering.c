@@ -1,4 +1,4 @@
-// The host's side of what the host registers in its states.
+// The host's side of registrations in a worker process.
 #include <stdlib.h>
 #include <string.h>
 

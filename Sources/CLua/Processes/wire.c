@@ -87,7 +87,7 @@ bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_strin
         release_parts(strings, string_count, references, reference_count, frozen, frozen_count);
         return false;
     }
-    // Not flat, whatever it was: wrong bytes in a flat parcel could do harm.
+    // The parcel is not marked as flat, even if it was: wrong bytes in a flat parcel could do harm.
     parcel->value_count = (uint32_t)value_count;
     more->string_count = (uint32_t)string_count;
     more->reference_count = (uint32_t)reference_count;

@@ -8,7 +8,7 @@
 // table := count-of-elements value* count-of-pairs (key value)*
 // value := tag [number | string | number-of-table | named | function]
 // string, named, function := its number [contents, where it is met first]; named and function are numbered together
-// contents of a string or a function := bytes; of what travels by name := module has-field [field]
+// contents of a string or a function := bytes; of a value that travels by name := module has-field [field]
 
 // MARK: writing
 
@@ -79,7 +79,7 @@ static void write_frozen_table(frozen_writer *w, const frozen_table *table) {
     for (uint32_t i = 0; i < table->element_count && w->refusal == NULL; i++) write_frozen_value(w, &table->elements[i]);
     writer_varint(&w->bytes, table->pair_count);
     for (uint32_t i = 0; i < table->pair_count && w->refusal == NULL; i++) {
-        // Elsewhere, two names may mean the same function.
+        // On another machine, two names may mean the same function.
         if (table->pairs[i].key.tag == FROZEN_NAMED) w->refusal = "a function or a module as a key";
         write_frozen_value(w, &table->pairs[i].key);
         write_frozen_value(w, &table->pairs[i].value);
@@ -135,7 +135,7 @@ static void *allocate(frozen_reader *r, size_t size) {
     return memory;
 }
 
-// The place of the item with this number, which is NULL if it is met first. NULL if reading has failed.
+// The place of the item with this number. The place has NULL if the item is met first. Returns NULL if reading has failed.
 static void **item_of(frozen_reader *r, met_list *list, uint64_t number) {
     if (r->bytes.failed) return NULL;
     if (number == list->count) {
@@ -232,7 +232,7 @@ static frozen_value read_frozen_value(frozen_reader *r) {
     return value;
 }
 
-// Memory for as many items as are announced. Each takes at least `least` bytes in the message. NULL if there are none.
+// Memory for the announced number of items. Each takes at least `least` bytes in the message. NULL if the number is 0.
 static void *read_list(frozen_reader *r, uint32_t *count, size_t least, size_t size) {
     size_t most = (size_t)(r->bytes.end - r->bytes.next) / least;
     if (most > UINT32_MAX / 4) most = UINT32_MAX / 4;
@@ -240,7 +240,7 @@ static void *read_list(frozen_reader *r, uint32_t *count, size_t least, size_t s
     return *count == 0 ? NULL : allocate(r, *count * size);
 }
 
-// Whether a table could have the key besides its elements. With others, iterating would not end.
+// Whether a table could have the key besides its elements. With any other key, iterating would not end.
 static bool may_be_key(const frozen_table *table, const frozen_value *key) {
     lua_Integer integer;
     switch (key->tag) {
@@ -285,7 +285,7 @@ const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t co
     if (r.bytes.next != r.bytes.end) fail(&r);
     owner->leaves = (frozen_leaf **)r.leaves.items;
     owner->leaf_count = r.leaves.count;
-    // Reading may have failed before the last one was made.
+    // Reading may have failed before the last leaf was made.
     if (owner->leaf_count > 0 && owner->leaves[owner->leaf_count - 1] == NULL) owner->leaf_count--;
     free(r.tables.items);
     free(r.strings.items);

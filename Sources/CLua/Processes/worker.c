@@ -29,7 +29,7 @@ static struct {
     size_t class_count;
 } worker;
 
-// The host is gone, or what it sends is wrong.
+// The host is gone, or sends wrong messages.
 static _Noreturn void leave(void) { _exit(CLUA_WORKER_LEFT); }
 
 channel *worker_channel(void) { return &worker.channel; }
@@ -55,7 +55,7 @@ static void send_outcome(int status, uint64_t spent, clua_parcel *results, clua_
         writer_string(&writer, failure->traceback != NULL ? failure->traceback : "", failure->traceback_count);
         write_parcel(&worker.channel, &writer, &failure->value);
     }
-    // Without memory for the outcome, the host learns that the process has ended.
+    // If memory has run out, the host learns only that the process has ended.
     if (writer.failed) abort();
     worker_send(MESSAGE_OUTCOME, &writer);
     writer_free(&writer);
@@ -77,7 +77,7 @@ static clua_allowance *read_allowance(message_reader *reader) {
     return allowance;
 }
 
-// Lets the state print what is left of a limit.
+// Limits the output of the state to the rest of a limit.
 static void limit_output(lua_State *L, clua_allowance *output) {
     clua_allowance_free(clua_state_of(L)->output);
     clua_limit_output(L, output);
@@ -165,7 +165,7 @@ static clua_named_function read_function(message_reader *reader) {
     char *copy = calloc(1, count + 1);
     if (copy == NULL) abort();
     memcpy(copy, name, count);
-    // Not NULL, which is no function.
+    // The number plus 1, because NULL stands for no function.
     return (clua_named_function){copy, (void *)(uintptr_t)(message_varint(reader) + 1)};
 }
 
@@ -179,7 +179,7 @@ static const clua_named_function *read_functions(message_reader *reader, size_t 
 
 const void *worker_class(uint64_t number) { return number > 0 ? (const void *)(uintptr_t)number : NULL; }
 
-// A registration is permanent.
+// Frees none of the copies, because a registration is permanent.
 static void register_something(lua_State *L, message_reader *reader) {
     clua_failure failure = {0};
     switch (message_byte(reader)) {
@@ -239,7 +239,7 @@ void worker_perform(lua_State *L, message_kind kind, message_reader *reader) {
 
 // MARK: the beginning
 
-// The thread that stops runs. It ends the process when the host is gone, whatever the first thread does then.
+// Stops runs, on a thread of its own. When the host is gone, ends the process, even if the first thread is busy.
 static void *control(void *has_begun) {
     sem_post(has_begun);
     uint64_t stopped = 0;
@@ -265,7 +265,7 @@ static bool start_control(void) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    // The C library needs calls for the beginning of a thread that are forbidden afterwards.
+    // A thread that begins needs system calls that are forbidden later. So wait until it has begun.
     sem_t has_begun;
     sem_init(&has_begun, 0, 0);
     pthread_t thread;
@@ -310,7 +310,7 @@ static void set_up(const clua_host *model, message_reader *reader) {
     send_status(status, &failure);
 }
 
-// The kernel ends the process at once at a fault, without the handlers of the language's runtime, and the host reports the fault.
+// Lets the kernel end the process at once at a fault, without the handlers of Swift's runtime. The host reports the fault.
 static void leave_faults_to_the_kernel(void) {
     static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) signal(faults[i], SIG_DFL);

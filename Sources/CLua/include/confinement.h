@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 typedef struct clua_confinement {
-    bool allows_programs;     // other programs, and native code of others: no filter for system calls
+    bool allows_programs;     // other programs, and native code of C modules; then no system call is filtered
     bool allows_files;        // opening and changing files
     bool allows_privileges;   // programs that run as other users
     size_t more_bytes;        // of address space that the process may still take; 0 for no limit

@@ -1,7 +1,7 @@
-// The host's side of a worker process: bodies run there, in a state of its own, and what they ask of the host is answered here.
+// The host's side of a worker process. The process runs bodies in a state of its own. The host answers their calls.
 //
-// The answers come from a state of the host, the stand-in. It gets copies of the arguments of each call, calls the host's function with them,
-// and sends the reply back. It runs no code of scripts. All functions belong to the thread of the stand-in, and leave its stack unchanged.
+// A state of the host, the stand-in, makes the answers. It gets copies of the arguments of each call, calls the host's function with them, and
+// sends the reply back. It runs no code of scripts. All functions belong to the thread of the stand-in, and leave its stack unchanged.
 #ifndef CLUA_PROCESS_H
 #define CLUA_PROCESS_H
 
@@ -16,12 +16,12 @@
 #include "registration.h"
 #include "run.h"
 
-/// The status of a call that the worker process did not finish: it has ended, or sent what it may not send. No other call helps then.
+/// The status of a call that the worker process did not finish: it has ended, or has sent a wrong message. All later calls fail.
 #define CLUA_PROCESS_LOST 100
 
 typedef struct clua_process clua_process;
 
-/// Changes whenever the messages change: host and worker process may be different executables.
+/// Increase it when the messages change: host and worker process may be different executables.
 #define CLUA_PROCESS_PROTOCOL 1
 
 typedef struct clua_process_settings {
@@ -68,7 +68,7 @@ void clua_process_end(clua_process *process);
 /// Each of these waits for the process, and answers its calls meanwhile. Returns LUA_OK, or a status, CLUA_PROCESS_LOST included, and fills
 /// `failure`.
 ///
-/// The first one sets the process up, for which each message may take `milliseconds`; 0 for no limit.
+/// The first one sets the process up. Each message of the set-up may take `milliseconds`; 0 for no limit.
 int clua_process_start(clua_process *process, const clua_process_settings *settings, int milliseconds, clua_failure *failure);
 int clua_process_register(clua_process *process, clua_named_function function, clua_failure *failure);
 int clua_process_register_class(clua_process *process, const clua_object_class *class, clua_failure *failure);
@@ -79,10 +79,10 @@ int clua_process_run_prelude(clua_process *process, const clua_parcel *prelude, 
 /// Runs a body in the process. `L` is the running coroutine of the stand-in.
 int clua_process_run_body(lua_State *L, clua_process *process, const clua_process_run *run, clua_parcel *results, clua_failure *failure);
 
-/// Whether the process has ended, or sent what it may not send.
+/// Whether the process has ended, or has sent a wrong message.
 bool clua_process_is_lost(const clua_process *process);
 
-/// Whether it is lost because its set-up took too long.
+/// Whether the process is lost because its set-up took too long.
 bool clua_process_is_late(const clua_process *process);
 
 /// Whether a task has not ended: the process must not be freed yet.
@@ -91,7 +91,7 @@ bool clua_process_is_busy(const clua_process *process);
 /// The serial number, for clua_stop_message, of the callback that the process runs; 0 for none. From any thread, as long as the process exists.
 uint64_t clua_process_callback(const clua_process *process);
 
-/// Whether the process computes now, and not the host for it. From any thread, as long as the process exists.
+/// Whether the process computes now, and does not wait for the host. From any thread, as long as the process exists.
 bool clua_process_computes(const clua_process *process);
 
 /// Adds the host's own arguments to a body: decodes `body`, and encodes it again with `arguments` after its own. No code of scripts runs.

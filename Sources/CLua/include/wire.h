@@ -1,5 +1,5 @@
-// Parcels as other machines get them: the bytes and the code. The host sends the long strings, the frozen values and the objects that the parcel
-// refers to by itself. The form changes with the version of opscript. Nothing here raises; any thread.
+// Parcels as other machines get them: the bytes and the code. The host itself sends the long strings, the frozen values and the objects that the
+// parcel refers to. The form changes with the version of opscript. Nothing here raises; any thread.
 #ifndef CLUA_WIRE_H
 #define CLUA_WIRE_H
 
@@ -34,9 +34,9 @@ void clua_wire_release(struct clua_shared_string *string);
 /// A long string with a copy of these bytes. NULL if memory has run out.
 struct clua_shared_string *clua_wire_copy(const char *bytes, size_t count);
 
-/// A long string whose bytes an object of the host has, which stay as they are. `has_room` is NULL, or one byte that says whether a Lua string may
-/// be made of the CLUA_STRING_ROOM bytes before the bytes, which are aligned for a pointer, and of one after them: 1 at first, and then changed here.
-/// Takes over a reference to the object. NULL if memory has run out.
+/// A long string whose bytes an object of the host has and never changes. If `has_room` is not NULL, CLUA_STRING_ROOM bytes before the bytes, aligned
+/// for a pointer, and one byte after them have room for one Lua string at a time. `*has_room`, 1 at first, says whether that room is free; this layer
+/// changes it. Takes over a reference to the object. NULL if memory has run out.
 struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t count, void *has_room, void *object);
 
 /// Writes a frozen value and all that it contains. `*bytes` comes from malloc. Returns false if memory has run out, or if the table
