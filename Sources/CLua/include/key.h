@@ -23,7 +23,7 @@ typedef struct clua_line {
     uint64_t digest;  // independent of the number
 } clua_line;
 
-/// A part of what the parcel contains, such as a function or an upvalue of it.
+/// A part of the parcel's contents, such as a function or an upvalue of it.
 typedef struct clua_component {
     char *label;  // "function 'compile'", "upvalue 'flags' of function 'compile'", "argument 1"; each label occurs once
     clua_digest digest;
@@ -55,7 +55,7 @@ typedef enum clua_key_status {
 } clua_key_status;
 
 /// Computes the components of a parcel in memory proportional to it, with a bounded C stack. Long strings are read where they are.
-/// Objects of the host count by their kind and by which of them is which; their contents are for the caller to add.
+/// Objects of the host count by their kind and by their identity within the parcel. The caller adds their contents.
 ///
 /// `role` names the values: the first one of a body is its function.
 ///
@@ -75,8 +75,8 @@ int clua_module_file(lua_State *L, const char *name, char **file, clua_failure *
 /// Does not raise.
 int clua_module_path(lua_State *L, char **path, clua_failure *failure);
 
-/// Writes a parcel of plain data in a form that later processes read, with a checksum. `*bytes` comes from malloc. Returns what the values
-/// contain that cannot be stored, such as "a function"; NULL if they are written; "" if memory runs out. Any thread.
+/// Writes a parcel of plain data in a form that later processes read, with a checksum. `*bytes` comes from malloc. Returns NULL if the values are
+/// written; words for a value that cannot be stored, such as "a function"; "" if memory runs out. Any thread.
 const char *clua_stored_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count);
 
 /// Reads what clua_stored_write has written. Returns false, with an empty parcel, for any other bytes, or if memory runs out. Any thread.

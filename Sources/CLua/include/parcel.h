@@ -83,10 +83,10 @@ bool clua_parcel_has_objects(const clua_parcel *parcel);
 /// Whether the parcel is stored in `few` alone and owns nothing.
 static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parcel->has_block && parcel->code == NULL; }
 
-/// The bytes of the values: long strings and frozen values are included, and functions not.
+/// The size of the values in bytes, with long strings and frozen values, without functions.
 size_t clua_parcel_size(const clua_parcel *parcel);
 
-/// The bytes before a long string in which Lua can keep what it knows about it. See clua_wire_string_of_object.
+/// The bytes before a long string that have room for the header of a Lua string. See clua_wire_string_of_object.
 enum { CLUA_STRING_ROOM = 32 };
 
 /// How errors name the values: "argument 1", "result 1", … In a body the first value is the function itself. In an invocation all values
