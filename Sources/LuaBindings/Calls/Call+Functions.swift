@@ -15,7 +15,7 @@ extension Call {
         return .nothing
     }
 
-    /// The name in messages of the function at a stack index: where it is defined.
+    /// The name in messages of the function at a stack index: the place of its definition.
     func functionLabel(at index: Int32) -> String {
         unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: 128) { buffer in
             unsafe clua_function_label(lua, index, buffer.baseAddress, buffer.count)

@@ -38,16 +38,16 @@ extension LuaOperation {
             arguments: nil, argument_count: 0)
     }
 
-    /// Takes the bodies, which are about to run, and the operation's questions to the store. An operation that may be tried again keeps its
+    /// Takes the bodies, which are about to run, and the operation's question to the store. An operation that may be tried again keeps its
     /// bodies.
     func takeBodies() -> (SmallArray<Body>, StoredStep?) {
-        // If the host added the operation to the main queue or started it here, the bodies run from the handle, provided it was kept.
+        // If the host added the operation to the main queue or started it here, the bodies run from the handle if the state kept the handle.
         let isAtHome = core.isInMainState && runsAtHome(in: queue) ?? isOfMainState
         let keepsThem = hasAttemptsLeft
         if keepsThem { tellWhenFinished() }
         return withFields { fields in
             if isAtHome, fields.isPinned(at: .home) { fields.useHandle() }
-            // `isEnding` is still that of the former attempt.
+            // `isEnding` still has the value of the previous attempt.
             if fields.rare?.bodies != nil { fields.isEnding = false }
             let bodies = fields.takeBodies()
             if keepsThem { fields.rareInUse.bodies = bodies } else { fields.rare?.bodies = nil }
@@ -128,7 +128,7 @@ extension LuaOperation {
             )
         }
         if let step { try plan(step) }
-        // In any other state, `seal` has already pinned and copied what is needed.
+        // In any other state, `seal` has already pinned the handle and copied the functions.
         if !runsAtHome && place == .home {
             for (index, body) in bodies.enumerated() where body.isInHandle { try copyBody(at: index, in: state, handleAt: handle) }
         } else if !runsAtHome {
@@ -148,7 +148,7 @@ extension LuaOperation {
         replaceBody(at: index, by: state.link == nil ? .copy(parcel) : .parcel(parcel))
     }
 
-    /// `cancel` may have dropped the bodies on another thread; then this does nothing.
+    /// Replaces a body. Does nothing if `cancel` has dropped the bodies on another thread.
     private func replaceBody(at index: Int, by body: Body) {
         let replaced = withFields { $0.replaceBody(at: index, by: body) }
         withExtendedLifetime(replaced) {}
@@ -225,8 +225,8 @@ extension LuaState {
     /// inline.
     ///
     /// - Returns: true if the operation was added. False, and nothing was done, if a script has observed something in this state, if the
-    ///   body captures more than plain values, or if it will run in this state. Also false if the queue has rejected the operation; then
-    ///   the handle is no longer deferred.
+    ///   runtime or the queue limits the number of operations, if the body captures more than plain values, or if it will run in this state.
+    ///   Also false if the queue has rejected the operation; then the handle is no longer deferred.
     @inline(__always)
     func addDeferredOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
         if hasObserved || core.usage.limitsAdding || queue.hasPendingLimit || runsHere(in: queue) { return false }
@@ -263,8 +263,8 @@ extension Operation {
 }
 
 extension [Operation] {
-    /// Runs `body`, by which `state` adds these operations to `queue`, or starts them if `queue` is nil. The operations of scripts are
-    /// prepared before, all or none, and restored if `body` throws.
+    /// Runs `body`, in which `state` adds these operations to `queue`, or starts them if `queue` is nil. Prepares the operations of scripts
+    /// before, all or none, and restores them if `body` throws.
     ///
     /// The array keeps the operations: a garbage collection that finds only the handle's reference unseals an operation.
     ///

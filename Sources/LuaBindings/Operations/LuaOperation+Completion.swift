@@ -7,7 +7,7 @@ extension LuaOperation {
     @inline(__always)
     func place(of state: LuaState) -> Place { isHome(state) ? .home : .other(state) }
 
-    /// Calls `body` with the state; nil if that is the home state of an operation that the host made.
+    /// Calls `body` with the state. Nil if `place` is the home state and the host made the operation.
     @inline(__always)
     func withState<Result>(at place: Place, _ body: (LuaState) -> Result) -> Result? {
         if case .other(let state) = place { return body(state) }
@@ -133,9 +133,9 @@ extension LuaOperation {
 
     /// Unpins the handle in `state`, because the operation has finished.
     func unpin(in state: LuaState) {
-        // At once if possible, so that finished operations of a script that never waits do not pile up. While there is a completion
-        // block, its function may not be in the handle yet, so that case goes through the inbox. The closure captures only one reference, so
-        // that it needs no allocation.
+        // At once if possible, so that finished operations of a script that never waits do not pile up. While the operation has a completion
+        // block, the function may not be in the handle yet, so a job in the inbox unpins the handle. The closure captures only one reference,
+        // so that it needs no allocation.
         if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { state.post { [self] in unpinHere() } }
     }
 
@@ -182,11 +182,11 @@ extension LuaState {
     /// Runs the completion blocks that this state has set on finished operations, and delivers the last changes to its observers. When this
     /// returns, they have run.
     ///
-    /// - Returns: whether there were any.
+    /// - Returns: whether a block has run or a last change was delivered.
     @discardableResult
     func runDueCompletions() throws(CallError) -> Bool {
         let before = ranCompletionCount
-        // Most have arrived in the inbox. Running the inbox first leaves few to check one by one.
+        // Most blocks have arrived in the inbox. Running the inbox first leaves few to check one by one.
         if inbox.hasJobs, !due.isEmpty { _ = try wait(deadline: nil) { true } }
         for operation in due.finished where operation.hasCompletion(in: self) {
             _ = try wait(deadline: nil) { !operation.hasCompletion(in: self) }

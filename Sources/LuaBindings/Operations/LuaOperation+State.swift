@@ -279,7 +279,7 @@ extension LuaOperation {
             return (exchange(&contents, with: none), rare.map { exchange(&$0.storage, with: [:]) } ?? [:], dropFunctions())
         }
 
-        // MARK: what states keep
+        // MARK: pins and completion
 
         /// See `LuaOperation.takeEnd`.
         mutating func takeEnd() -> (completing: Place?, others: [Place]) {
@@ -300,14 +300,14 @@ extension LuaOperation {
 
         func isPinned(at place: Place) -> Bool { place == .home ? isPinnedAtHome : rare?.pins.contains(place) ?? false }
 
-        /// Returns whether it was not pinned before.
+        /// Returns whether the handle was not pinned before.
         mutating func pin(at place: Place) -> Bool {
             if isPinned(at: place) { return false }
             if place == .home { isPinnedAtHome = true } else { rareInUse.pins.append(place) }
             return true
         }
 
-        /// Returns whether it was pinned before.
+        /// Returns whether the handle was pinned before.
         mutating func unpin(at place: Place) -> Bool {
             guard isPinned(at: place) else { return false }
             if place == .home { isPinnedAtHome = false } else { rare?.pins.removeAll { $0 == place } }
@@ -317,7 +317,7 @@ extension LuaOperation {
         var observations: [Observation] { rare?.observations ?? [] }
     }
 
-    /// A Lua state that keeps something for an operation. Every operation keeps its home state anyway, so naming that one needs no reference.
+    /// A Lua state that keeps values for an operation. Every operation keeps its home state anyway, so naming the home state needs no reference.
     enum Place: Equatable {
         case home
         case other(LuaState)

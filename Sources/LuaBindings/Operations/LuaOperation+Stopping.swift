@@ -39,8 +39,8 @@ extension LuaOperation {
     /// Cancels the operation and stops its body, even if the body does not check `isCancelled`. Safe from every thread; does not wait for
     /// the body.
     ///
-    /// A body inside a long call of a C function stops when that call returns. If the call lasts longer than a second, this is reported on
-    /// stderr and another worker takes the place of the stuck one.
+    /// A body inside a long call of a C function stops when that call returns. If the call lasts longer than a second, the runtime reports that
+    /// on stderr, and another worker takes the place of the stuck one.
     public func interrupt() { stop(.interrupted) }
 
     func stop(_ reason: StopReason) {
@@ -50,8 +50,8 @@ extension LuaOperation {
         enforceStop(reason, in: core.states.withLock { requestStop(reason, in: $0) })
     }
 
-    /// Records the reason why the operation, which has no members, is about to be stopped. This precedes cancelling it: a wait that ends
-    /// because of the cancellation then stops the body, instead of telling it that it was cancelled.
+    /// Records the reason why the operation, which has no members, is about to be stopped. Call it before `cancel`: a wait that the cancellation
+    /// ends then stops the body, instead of returning.
     func recordStop(_ reason: StopReason) {
         withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
     }
@@ -157,7 +157,7 @@ extension LuaOperation {
         forEachMember(of: members) { if $0.memberQueue == nil { $0.stop(.interrupted) } }
     }
 
-    /// Calls `body` with the members that are the scripts', each group before its members.
+    /// Calls `body` with each member that is a `LuaOperation`, and with a group before its members.
     private func forEachMember(of members: MemberQueue, _ body: (LuaOperation) -> Void) {
         var pending = [members]
         while let queue = pending.popLast() {
@@ -262,9 +262,9 @@ extension LuaOperation {
 
     private func evaluateCondition(at index: Int) -> OperationPrecondition.Answer {
         let function = rare { index < $0.conditions.count ? exchange(&$0.conditions[index], with: .empty) : nil }
-        // The operation was cancelled meanwhile, or the runtime was closed.
+        // Without a function, the operation was cancelled meanwhile, or the runtime was closed.
         guard let function else { return .holds }
-        // The time of the operation begins when it starts.
+        // The call below starts the clock of `timeLimit`, but the operation's time begins only when the operation starts.
         defer { if !isCancelled { resetStop() } }
         do throws(Failure) {
             let values = try call(function)

@@ -98,7 +98,7 @@ import Synchronization
         if let error = startOrRefuse(endsWithMain: false, members: memberQueue) { fatalError("\(error)") }
     }
 
-    /// The operation's body, a call of `finish` or `fail` by a script, or the cluster finishes it.
+    /// Always true: the operation's body, a script's call of `finish` or `fail`, or the cluster finishes the operation.
     @_spi(Subclassing) public override var endsFromWithin: Bool { true }
 
     /// Runs the bodies on this thread, in the thread's Lua state. Several bodies of an operation in a queue run on every free worker.
@@ -212,7 +212,7 @@ import Synchronization
     /// Claims the right to end an asynchronous operation. Returns true for the first caller only: only the first end counts.
     func claimEnd() -> Bool { withFields { !exchange(&$0.isEnding, with: true) } }
 
-    /// Why a script cannot end the operation now; nil if it can, or the operation has ended already.
+    /// The reason why a script cannot end the operation now; nil if it can, or the operation has ended already.
     func refusalToEnd(by method: String) -> String? {
         if kind == .group {
             return "\(displayName) is a group, so it cannot be ended by '\(method)': it finishes when its members have finished"
@@ -274,7 +274,7 @@ import Synchronization
     private func failure(for error: any Error) -> OperationFailure {
         switch error as? OperationError {
         case .dependencyNotSucceeded(_, let label):
-            // The label excludes dependencies that have failed since.
+            // The label tells the dependency apart from others that have failed since.
             let culprit = dependencies.first { $0.label == label && $0.outcome.map { $0 != .succeeded } ?? false }
             let name = culprit?.displayName ?? "'\(label)'"
             let message = "\(displayName) was cancelled because \(name), which it depends on, did not succeed"
@@ -295,8 +295,8 @@ import Synchronization
     func cancelItself() {
         let isFirst = !isCancelled
         super.cancel()
-        // An operation that is not executing now never will: `start` checks the cancelled flag in the same atomic step. The captures of
-        // the bodies may retain this operation, so this drops the bodies.
+        // An operation that is not executing now will never execute: `start` checks the cancelled flag in the same atomic step. The captures
+        // of the bodies may retain this operation, so this drops the bodies.
         if !isExecuting {
             dropBodies()
             if isFirst { clusterExecutor?.hasCancelled(self) }
@@ -368,16 +368,16 @@ import Synchronization
         key.hasPrefix("storage.") ? storage[String(key.dropFirst(8))] : super.value(forKey: key)
     }
 
-    // MARK: what parcels keep
+    // MARK: kept parcels
 
-    /// Has this operation keep `parcel`. References in `parcel` to this operation become unowned, so that no cycle arises.
+    /// Makes this operation keep `parcel`. References in `parcel` to this operation become unowned, so that no cycle arises.
     func keep(_ parcel: Parcel?) {
         parcel?.makeUnowned(referencesTo: self)
         registerReferences(of: parcel)
     }
 
-    /// Records that this operation keeps `parcel`. The engine must know that releasing the operation may run arbitrary code, and the
-    /// runtime that there may be a reference cycle.
+    /// Records that this operation keeps `parcel`. The engine must know that releasing the operation may run arbitrary code. The runtime must
+    /// know that a reference cycle may exist.
     func registerReferences(of parcel: Parcel?) {
         guard let parcel, parcel.hasReferences else { return }
         keepsMore()
@@ -405,7 +405,7 @@ import Synchronization
         try changeCompletion(to: block, in: nil)
     }
 
-    /// The script's completion block, as a closure for the host. The closure runs whatever function is in the handle by then.
+    /// The script's completion block, as a closure for the host. The closure runs the function that is in the handle by then.
     var scriptBlock: (@Sendable () -> Void)? {
         guard let completion, !completion.isPosted, let state = withState(at: completion.place, { $0 }) else { return nil }
         return { [unowned self] in

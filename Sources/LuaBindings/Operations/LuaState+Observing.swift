@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// The part of a state in its observations.
+/// The calls of observers in a state.
 extension LuaState {
     /// Calls the function of an observation with a change.
     func tell(_ observation: Observation, _ notice: ChangeNotice, of object: AnyObject) {

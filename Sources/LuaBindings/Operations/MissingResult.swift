@@ -13,7 +13,7 @@ struct MissingResult {
         guard let state = (operation as? LuaOperation)?.core.existingStateOfCurrentThread else { return nil }
         guard let missing = state.missingResult, missing.reader == ObjectIdentifier(operation) else { return nil }
         state.missingResult = nil
-        // If the body went on without the result, it may have failed for another reason. `contains` would link two libraries of regular
+        // If the body went on without the result, it may have failed for another reason. `String.contains` would link two libraries of regular
         // expressions into the command: 2 MB, and a twentieth of the time of its start.
         let isAboutNil = unsafe strstr(failure.message, "nil") != nil || failure.message.hasSuffix("assertion failed!")
         return isAboutNil ? missing.description : nil

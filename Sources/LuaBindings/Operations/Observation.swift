@@ -14,7 +14,7 @@ import Synchronization
 final class Observation: @unchecked Sendable {
     let state: LuaState
     let keyPath: String
-    /// The owner of the calls of the function.
+    /// The group that owns the calls of the function.
     let group: Runtime.Group?
     /// The budget of the code that has begun to observe.
     let budget: RunBudget?
@@ -45,7 +45,7 @@ final class Observation: @unchecked Sendable {
         _ operation: Operation, _ keyPath: String, key: String, _ options: KeyValueObservingOptions, in state: LuaState
     ) -> Observation {
         let observation = Observation(of: operation, keyPath, in: state)
-        // The handlers hold neither object strongly, so that they do not keep them alive. Both are alive when a handler is called.
+        // The handlers keep neither the observation nor the operation alive. The operation is alive when a handler is called.
         let token = operation.observe(keyPath: key, options: options) { [weak observation, unowned operation] change in
             observation?.note(change, of: operation)
         }

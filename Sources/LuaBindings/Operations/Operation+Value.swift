@@ -10,9 +10,9 @@ extension Operation {
     /// let words: [String: Int] = try await operation.value()
     /// ```
     ///
-    /// The result is decoded on a worker of the runtime, which costs as much as an operation more.
+    /// A worker of the runtime decodes the result, which costs as much as one more operation.
     ///
-    /// - Parameter type: the type of the first result. See `LuaDecoder` for what fits.
+    /// - Parameter type: the type of the first result. `LuaDecoder` lists the types that fit.
     /// - Throws: the operation's error; `CancellationError` if the operation or the task was cancelled; a `LuaError` of the kind
     ///   `conversion` if the result does not fit, which includes the missing result of an operation that is not of Lua; a `LuaError` if the
     ///   runtime was closed before.
@@ -20,7 +20,7 @@ extension Operation {
         try await LuaDecoder().decode(type, from: values().first ?? .nil)
     }
 
-    /// Suspends the task until the operation has finished. Returns all that its body has returned; empty for an operation that is not of
+    /// Suspends the task until the operation has finished. Returns all values that its body has returned; none for an operation that is not of
     /// Lua. Otherwise like `value`.
     public func values() async throws -> [LuaValue] {
         try await finished()

@@ -49,7 +49,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     private let ofMember: (failure: OperationFailure, member: WeakOperation)?
     private let read = Atomic<Bool>(false)
 
-    /// - Parameter kind: nil if `failure` tells.
+    /// - Parameter kind: nil to take the kind of `failure`.
     init(_ failure: Failure, kind: Kind? = nil, of operation: Operation) {
         let kind = kind ?? failure.failureKind
         let limit = kind == .timeout ? (operation as? LuaOperation)?.timeout : nil
@@ -71,7 +71,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     init?(of member: Operation, inGroup group: Operation) {
         guard let error = member.error else { return nil }
         let failure = error as? OperationFailure ?? OperationFailure(Failure(thrown: error), of: member)
-        // A group of the host has found the names already.
+        // If the member is a group, its message already has the names.
         let isNamed = if case OperationError.memberFailed? = error as? OperationError { true } else { failure.ofMember != nil }
         ofMember = failure.ofMember ?? (failure: failure, member: WeakOperation(member))
         message = isNamed ? failure.message : "\(member.displayName) in \(group.displayName) has failed: \(failure.message)"
@@ -137,7 +137,8 @@ extension Failure {
     /// How a body with this failure has failed.
     var failureKind: OperationFailure.Kind { stop?.failureKind ?? (isMemoryError ? .memory : isProcessLost ? .process : .error) }
 
-    /// Makes the failure of an operation whose body was interrupted at a worker, with the place, because it was to stop for another reason.
+    /// Makes the failure of an operation that was to stop because of `reason`. A worker of a cluster has interrupted the body; `failure` has the
+    /// place.
     init(interrupt failure: OperationFailure, by reason: StopReason) {
         self.init(stop: reason)
         let interruption = StopReason.interrupted.message
