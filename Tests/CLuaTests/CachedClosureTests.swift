@@ -1,7 +1,7 @@
 import CLua
 import Testing
 
-/// A body may run as the closure that an earlier body with the same code ran as.
+/// A body may run in the closure in which an earlier body with the same code ran.
 @Suite struct CachedClosureTests {
     @Test func theNextBodyOfTheSameCodeRunsAsTheSameClosure() throws {
         let parcel = try body("local n, s = 1, 'x'; return function() return n + 1, s .. n end")
@@ -166,7 +166,7 @@ import Testing
 }
 
 extension State {
-    /// How often a body has run as the closure of an earlier body.
+    /// How often a body has run in the closure of an earlier body.
     fileprivate var reuseCount: Int { unsafe Int(clua_state_of(lua).pointee.reuse_count) }
 
     /// Runs the body of an operation without parameters and returns its results, separated by spaces.

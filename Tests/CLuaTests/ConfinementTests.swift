@@ -31,7 +31,7 @@ struct ConfinementTests {
         return withExtendedLifetime(task) { unsafe fork_and_call(run, Unmanaged.passUnretained(task).toOpaque(), &text, text.count) }
     }
 
-    /// Whether each of these calls is refused.
+    /// Each of these makes a call, and returns whether the kernel refuses it.
     private static let opensFile: @Sendable () -> Bool = { unsafe open("/dev/null", O_RDONLY) < 0 && errno == EPERM }
     private static let removesFile: @Sendable () -> Bool = { unsafe unlink("/nowhere") < 0 && errno == EPERM }
     private static let opensSocket: @Sendable () -> Bool = { socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0) < 0 && errno == EPERM }

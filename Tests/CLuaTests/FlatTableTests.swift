@@ -18,7 +18,7 @@ import Testing
         "(function() local t = { 1 } t.self = t return t end)()",
     ]
 
-    /// A state that has looked at its modules, which is not done on the way without the encoder.
+    /// A state that has looked at its modules, as the encoder does. A flat table is sent without the encoder.
     private func state() throws -> State {
         let state = State()
         _ = try state.encode("return {}")
@@ -27,7 +27,7 @@ import Testing
 
     private func isFlat(_ parcel: Parcel) -> Bool { unsafe parcel.pointer.pointee.is_flat }
 
-    /// Two values take the encoder's path. Their bytes are those of each, after the flags and before the end.
+    /// Two values are sent by the encoder. Their parcel has the flags, the bytes of each value, and the end.
     @Test("The bytes of a flat table are those that the encoder writes", arguments: flatTables)
     func bytes(_ table: String) throws {
         let state = try state()

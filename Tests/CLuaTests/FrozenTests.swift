@@ -3,9 +3,9 @@ import CTestSupport
 import TestSupport
 import Testing
 
-/// Frozen values: reads of states, and memory.
+/// Frozen values: how states read them, and their memory.
 @Suite struct FrozenTests {
-    /// Freezes what `source` returns in one state, and runs `check` with it in that state, in two others, and with what another machine gets.
+    /// Freezes the result of `source` in one state. Runs `check` with it in that state, in two others, and in a state of another machine.
     private func share(_ source: String, _ check: String, travelsFar: Bool = true) throws {
         let sender = State()
         try sender.run("return opscript.freeze((function() \(source) end)())")
@@ -335,7 +335,7 @@ import Testing
 
     // MARK: random values
 
-    /// Makes random tables, freezes them, and compares. `copy` follows the view, whatever the shape.
+    /// Makes random tables, freezes them, and compares each with its view. `pairsOf` has the view of each table.
     private static let comparison = """
         local seed, size = ...
         math.randomseed(seed)

@@ -30,7 +30,7 @@ import Testing
             try state.run("collectgarbage()")
             let after = try (state.usedBytes(), allocated_bytes())
             #expect(Self.used(state) == 40)
-            // Each handle takes one page of two kilobytes at most. The registry keeps two numbers for each page that ever existed.
+            // Each handle that is left keeps at most one page of two kilobytes. The registry keeps two numbers for each page that ever existed.
             #expect(Self.capacity(state) <= 41 * 64)
             #expect(after.0 - before.0 < 250_000, "\(before.0) bytes of the state, then \(after.0)")
             #expect(after.1 - before.1 < 350_000 || after.1 == 0, "\(before.1) bytes, then \(after.1)")
@@ -75,7 +75,7 @@ import Testing
                     for i = 1, 100000 do
                         local handle = opscript.object(i)
                         local function use(t)
-                            -- A handle of the same object, beside that one; kept, or collected before that one or after it.
+                            -- Another handle of the same object. It is kept, or collected before `t.handle` or after it.
                             local other = opscript.object(i)
                             assert(other ~= t.handle and opscript.object(i) == other)
                             if i % 1000 == 0 then again[i] = other end
@@ -103,7 +103,7 @@ import Testing
             let handleBytes = unsafe clua_state_of(state.lua).pointee.handles.block_size
             let used = try state.usedBytes()
             try state.run("collectgarbage('stop') for i = 1, 200000 do all[i] = nil end")
-            // The collector frees them because memory is short.
+            // The collector frees the handles because memory is short.
             state.limitBytes = used - 200_000 * handleBytes + 100_000
             try state.run("collectgarbage() collectgarbage()")
             #expect(Self.used(state) == 40 && Self.capacity(state) <= 41 * 64)

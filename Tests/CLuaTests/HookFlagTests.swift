@@ -9,7 +9,7 @@ import Testing
         let memory: UnsafeMutableRawPointer
         var used = 0
 
-        /// The first block, which has the main coroutine, is put where the third byte of its address is 1. In all others it is 0.
+        /// The first block has the main coroutine. The third byte of its address is 1, and that of all other blocks is 0.
         mutating func allocate(_ count: Int) -> UnsafeMutableRawPointer? {
             guard used + count <= Self.size else { return nil }
             let isFirst = used == 0
@@ -34,7 +34,7 @@ import Testing
             defer { unsafe lua_close(lua) }
             let offset = unsafe clua_hook_flag_offset(lua)
             #expect(offset > 0)
-            // Outside of hooks and finalizers, they are allowed.
+            // Outside of hooks and finalizers, Lua allows hooks.
             #expect(unsafe UnsafeRawPointer(lua).load(fromByteOffset: Int(offset), as: UInt8.self) == 1)
         }
     }

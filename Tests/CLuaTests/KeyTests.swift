@@ -2,7 +2,7 @@ import CLua
 import TestSupport
 import Testing
 
-/// Digests of what a parcel contains: the same in every state and process, and different if the meaning is.
+/// Keys: digests of the contents of a parcel. They are the same in every state and process, and differ if the meaning differs.
 @Suite struct KeyTests {
     @Test("A frozen value counts by what is in it, and is another value than an ordinary one")
     func frozenValues() throws {
@@ -106,7 +106,7 @@ import Testing
         let cycle = "local t = { a = {} } t.a.t = t t[t] = t return function() return t end"
         try expectEqual(cycle, cycle)
         try expectChange("upvalue 't' of function 'main'", from: cycle, to: cycle.replacing("t.a.t = t", with: "t.a.t = t.a"))
-        // Closures that share a variable are not those that have equal ones.
+        // Closures that share a variable differ from closures that have equal variables.
         let one = "local n = 0; return function() n = n + 1 end, { function() return n end }"
         let two = "local n = 0; local m = 0; return function() n = n + 1 end, { function() return m end }"
         #expect(try State.key(of: one).components != State.key(of: two).components)
@@ -121,7 +121,7 @@ import Testing
             """
         try expectEqual(source, source.replacing("for i = 1, 20", with: "for i = 20, 1, -1"))
         try expectChange("upvalue 't' of function 'main'", from: source, to: source.replacing("t[{ i }] = i", with: "t[{ i }] = i % 7"))
-        // They differ only in what refers to them.
+        // The two keys differ only in whether their two elements are one table.
         try expectEqual(
             "local a, b, c = {}, {}, {}; local t = { [{ a, a }] = 1, [{ b, c }] = 1 }; return function() return t end",
             "local a, b, c = {}, {}, {}; local t = { [{ b, c }] = 1, [{ a, a }] = 1 }; return function() return t end")
@@ -199,7 +199,7 @@ import Testing
     }
 }
 
-/// A graph of tables, in which every table is a different one: each has a number of its own.
+/// A graph of tables. Each table has a number of its own, so no two of them are equal.
 private struct RandomTable {
     private struct Entry {
         var key: String
@@ -240,7 +240,7 @@ private struct RandomTable {
         }
     }
 
-    /// A script that makes the tables, and fills them in an order of its own.
+    /// A script that makes the tables, and fills them in a random order.
     func source(order random: inout SeededGenerator) -> String {
         var lines = ["local t = {}", "for i = 1, \(tables.count) do t[i] = {} end"]
         var assignments: [String] = []

@@ -53,7 +53,7 @@ import Testing
                 sender.count = count
             }
         }
-        // Encoding a tree of plain values allocates nothing in the state, once that knows which values travel by name.
+        // Encoding a tree of plain values allocates nothing in the state, once the state knows which values travel by name.
         #expect(number == 0 ? failures[0] > 128 && failures[1] == 0 : failures[0] + failures[1] > 128)
     }
 

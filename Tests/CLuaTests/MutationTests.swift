@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    /// The values that a reader finds in them can be used, written again and released.
+    /// If a reader accepts wrong bytes, their values can be used, written again and released.
     @Test func wrongBytesOfFrozenValuesAreRefused() throws {
         let seed = UInt64.random(in: 0...UInt64.max)
         var random = SeededGenerator(seed: seed)

@@ -43,8 +43,8 @@ import Testing
         #expect(try refusal(source, as: CLUA_BODY) == "cannot send " + message)
     }
 
-    /// Bytecode that does something before its first instruction, where a hook could stop it: the parameters do not fit on its stack, a function
-    /// with varargs does not prepare them, or prepares another number.
+    /// Bytecode that does something before its first instruction, and so before a hook could stop it: the parameters do not fit on its stack, or a
+    /// function with varargs does not prepare them, or prepares another number.
     @Test(arguments: [
         (#"function(a, b) end"#, #"\2\0\2\x81"#, #"\9\0\2\x81"#), (#"function(...) return ... end"#, #"\x51\0\0\0"#, #"\x46\0\1\0"#),
         (#"function(...) return ... end"#, #"\x51\0\0\0"#, #"\xd1\x01\0\0"#),

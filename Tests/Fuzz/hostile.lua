@@ -1,5 +1,5 @@
--- Makes hostile scripts from others: lua5.4 hostile.lua FOLDER TO SEED. Each new script has statements of several, nested into what could
--- hide an attack or keep it alive: pcall, coroutines, metamethods, callbacks, other operations.
+-- Makes hostile scripts from others: lua5.4 hostile.lua FOLDER TO SEED. Each new script has statements of several scripts, nested in constructs
+-- that could hide an attack or keep it alive: pcall, coroutines, metamethods, callbacks, other operations.
 local from, to, seed = arg[1], arg[2], math.tointeger(arg[3])
 local COUNT = 40
 math.randomseed(seed)

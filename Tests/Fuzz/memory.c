@@ -2,8 +2,9 @@
 //
 //   memory seeds.lua
 //
-// Each step is repeated with allocation n failing, n = 0, 1, 2 …, until none fails: first only allocation n fails, then all later ones
-// too. A failed step must leave the state as it was. AddressSanitizer looks for leaks.
+// Each step is repeated with allocation n failing, n = 0, 1, 2 …, until none fails. In the first series only allocation n and the next one fail,
+// because Lua tries once more after a collection; in the second series all later ones fail, too. A failed step must leave the state as it was.
+// AddressSanitizer looks for leaks.
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -31,7 +32,7 @@ static bool fails(void) {
 
 static size_t size_of(const void *block);
 
-// A block stores its size, so that shrinking it never fails, as Lua requires.
+// The C library knows the size of a block, so shrinking it never fails, as Lua requires.
 void *failing_realloc(void *block, size_t size) {
     if ((block == NULL || size > size_of(block)) && fails()) return NULL;
     return realloc(block, size);
@@ -134,14 +135,14 @@ static bool decode(lua_State *L, clua_parcel *parcel) {
     return !failed(L, status, &failure);
 }
 
-// The key of a parcel, and storing it. `parcel` must be readable, so whatever fails fails for lack of memory.
+// Makes the key of a parcel, and stores the parcel. `parcel` must be readable, so each failure is a lack of memory.
 static bool keep(lua_State *L, clua_parcel *parcel) {
     (void)L;
     clua_key key;
     clua_key_status status = clua_key_make(parcel, CLUA_BODY, NULL, &key);
     check(status != CLUA_KEY_MALFORMED, "a parcel without a key", 0, 0);
     clua_key_free(&key);
-    // Functions in frozen values have none.
+    // A parcel with functions in frozen values has no key.
     if (status == CLUA_KEY_UNSTABLE) return true;
     uint8_t *bytes;
     size_t count;
@@ -153,7 +154,7 @@ static bool keep(lua_State *L, clua_parcel *parcel) {
     return is_kept;
 }
 
-// The message for another machine that a parcel becomes. Objects and long strings are for the host.
+// Writes a parcel for another machine, and reads its frozen values back. The host itself sends objects and long strings.
 static bool travel(lua_State *L, clua_parcel *parcel) {
     (void)L;
     uint8_t *bytes;

@@ -4,8 +4,8 @@
 //   messages --seeds=seeds.lua CORPUS          fuzzes
 //   messages --seeds=seeds.lua --write=CORPUS  writes initial conversations into a folder
 //
-// An input is what the process sends: messages. Each is its kind (a byte), the number of bytes that follow (two, low byte first), and
-// these bytes.
+// An input has the messages that the process sends. Each message has its kind (a byte), the number of bytes that follow (two, low byte first),
+// and these bytes.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -119,7 +119,7 @@ static void put_message(FILE *file, message_kind kind, const parcel_writer *writ
     fwrite(writer->bytes, 1, writer->count, file);
 }
 
-// A conversation: output, a request that carries the seed, an outcome with the seed as its results, and one with it as an error.
+// A conversation: output, a request with the seed as its arguments, an outcome with the seed as its results, and one with the seed as its error.
 static void write_seed(const char *directory, int seed, request_kind kind, int member) {
     channel channel;
     int ends[2];
@@ -196,7 +196,7 @@ static void send_messages(int socket, const uint8_t *data, size_t size) {
     shutdown(socket, SHUT_WR);
 }
 
-// Whether code of the process has run in the host. Only a function in Lua can set it.
+// Whether code of the process has run in the host. Only a function in Lua can set the global.
 static bool has_run_code(lua_State *L) {
     bool has = lua_getglobal(L, "hasRun") != LUA_TNIL;
     lua_pop(L, 1);

@@ -48,7 +48,7 @@ static bool decode(lua_State *L, const clua_parcel *parcel, clua_environment env
     return status == LUA_OK;
 }
 
-// The bytes have a key or are refused, and what is stored of them is read again.
+// The bytes have a key or are refused. Bytes that were stored can be read again.
 static void make_key(const clua_parcel *parcel) {
     clua_key key;
     clua_key_status status = clua_key_make(parcel, CLUA_BODY, NULL, &key);

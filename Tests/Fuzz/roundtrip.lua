@@ -102,7 +102,7 @@ local makers = {
   end,
 }
 
--- A class whose objects are rebuilt on arrival. A reference back to the object is in a table, which is complete only afterwards.
+-- A class whose objects are rebuilt on arrival. A table refers back to the object, and is complete only afterwards.
 local function transferClass()
   local class = {}
   local function rebuild(fields) return setmetatable(fields, class) end

@@ -12,14 +12,14 @@ enum KeyError: Error { case noMemory, malformed }
     private(set) var components: [Component] = []
     private(set) var modules: [String] = []
     private(set) var met: [String] = []
-    /// The numbers of the lines of each function.
+    /// The digests of the lines of each function, by the number of the line.
     private(set) var lines: [String: [UInt32: UInt64]] = [:]
 
     var labels: [String] { components.map(\.label) }
 
     subscript(label: String) -> [UInt64]? { components.first { $0.label == label }?.digest }
 
-    /// The labels of components that the other key has not, or with another digest.
+    /// The labels of components that the other key lacks, or has with another digest.
     func changes(from other: Key) -> [String] { components.filter { !other.components.contains($0) }.map(\.label) }
 
     /// The lines of a function whose digests are not among those of the other key.
@@ -48,7 +48,7 @@ enum KeyError: Error { case noMemory, malformed }
 }
 
 extension State {
-    /// The key of what `source` returns, in a state of its own: a function and its arguments.
+    /// The key of the results of `source` in a state of its own: a function and its arguments.
     static func key(of source: String, _ role: clua_parcel_role = CLUA_BODY) throws -> Key {
         try Key(try State().encode(source, as: role), role)
     }

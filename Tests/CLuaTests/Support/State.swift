@@ -171,7 +171,7 @@ struct ScriptError: Error, CustomStringConvertible {
 
     var bytes: [UInt8] { unsafe Array(UnsafeBufferPointer(start: clua_parcel_bytes(pointer), count: pointer.pointee.byte_count)) }
 
-    /// The bytes of the first of the frozen values, as they go to another machine.
+    /// The bytes of the first frozen value, as they are sent to another machine.
     func bytesOfFrozen() throws -> [UInt8] {
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0, refusal: UnsafePointer<CChar>?
         guard unsafe clua_wire_write_frozen(clua_parcel_frozen(pointer, 0), &bytes, &count, &refusal) else {
@@ -181,7 +181,8 @@ struct ScriptError: Error, CustomStringConvertible {
         return unsafe Array(UnsafeBufferPointer(start: bytes, count: count))
     }
 
-    /// The message for another machine: a parcel without long strings and objects, with these bytes for its only frozen value. Nil if they are wrong.
+    /// The parcel as another machine receives it: without long strings and objects, and with its only frozen value read from `contents`. Nil if
+    /// `contents` is wrong.
     func receivedElsewhere(frozen contents: [UInt8]) -> Parcel? {
         guard let frozen = unsafe clua_wire_read_frozen(contents, contents.count) else { return nil }
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0
@@ -192,5 +193,5 @@ struct ScriptError: Error, CustomStringConvertible {
     }
 }
 
-/// The parts of a frozen value that cannot be sent to another machine.
+/// The error of a frozen value that cannot be sent to another machine. The message names the part.
 struct FrozenRefusal: Error, Equatable { let message: String }
