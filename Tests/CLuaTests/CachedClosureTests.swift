@@ -10,7 +10,7 @@ import Testing
         #expect(receiver.reuseCount == 4)
     }
 
-    @Test func itsUpvaluesAreThoseOfItsOwnParcel() throws {
+    @Test func aBodyHasTheUpvaluesOfItsOwnParcel() throws {
         let sender = State()
         try sender.run("function make(n, s) return function() return n .. '!', s end end")
         let parcels = [try sender.encode("return make('a', 1)"), try sender.encode("return make('b', false)")]
@@ -23,7 +23,7 @@ import Testing
     }
 
     /// The closure still holds the upvalues of its last parcel, so they are not set again.
-    @Test func thoseOfTheLastParcelStay() throws {
+    @Test func theUpvaluesOfTheLastParcelStay() throws {
         let sender = State()
         try sender.run("function make(n) return function() return n end end")
         let long = String(repeating: "x", count: 100)
@@ -54,7 +54,7 @@ import Testing
         #expect(receiver.reuseCount == 0)
     }
 
-    @Test func norOneThatIsStopped() throws {
+    @Test func aBodyThatIsStoppedIsNotUsedAgain() throws {
         let sender = State()
         try sender.run("function make(n) return function() local t = {}; for i = 1, n do t[i] = i end; return n + 1 end end")
         let (large, small) = (try sender.encode("return make(1000000)"), try sender.encode("return make(1)"))
@@ -92,7 +92,7 @@ import Testing
         "keep(debug.getinfo(2, 'f').func)",
         "debug.sethook(function() keep(debug.getinfo(2, 'f').func) end, 'l')",
     ])
-    func oneThatTheDebugLibraryHasShownIsNotUsedAgain(_ look: String) throws {
+    func aClosureThatTheDebugLibraryHasShownIsNotUsedAgain(_ look: String) throws {
         let sender = State()
         try sender.run("function make(n) return function() ('').look()\n return n + 1 end end")
         let (first, second) = (try sender.encode("return make(10)"), try sender.encode("return make(20)"))
@@ -111,7 +111,7 @@ import Testing
     }
 
     /// Code can also find the closure in the registry.
-    @Test func whatSomebodyHasAssignedToItsUpvaluesIsNotTheNextOnes() throws {
+    @Test func anAssignmentToAnUpvalueDoesNotReachTheNextBody() throws {
         let parcel = try body("local n = 5; return function() return n + 1 end")
         let receiver = State()
         #expect(try receiver.run(body: parcel) == "6")
@@ -135,7 +135,7 @@ import Testing
     }
 
     /// The results may have used up every slot of the stack.
-    @Test func oneThatWasLookedAtMayReturnAnyNumberOfValues() throws {
+    @Test func aBodyThatWasLookedAtMayReturnAnyNumberOfValues() throws {
         let receiver = State()
         try receiver.run("function string.look() debug.getinfo(1) return 1 end")
         for count in 1...60 {
@@ -153,7 +153,7 @@ import Testing
         #expect(try receiver.usedBytes() - before < 100_000)
     }
 
-    @Test func whatTheClosureHoldsGoesWithTheState() throws {
+    @Test func theValuesOfAClosureAreReleasedWithTheState() throws {
         let parcel = try body("local s = ('x'):rep(10000); return function() return #s end")
         do {
             let receiver = State()

@@ -23,7 +23,7 @@ import Testing
         try elsewhere.run(check, arguments: 1)
     }
 
-    @Test("What means nothing on another machine is named")
+    @Test("A refusal names the value that means nothing on another machine")
     func refusalsElsewhere() throws {
         let state = State()
         try state.run("long, inner = ('x'):rep(100000), opscript.freeze { 1 }")
@@ -104,7 +104,7 @@ import Testing
             """)
     }
 
-    @Test("Functions without state, and what travels by name, can be frozen")
+    @Test("Functions without state, and values that travel by name, can be frozen")
     func functions() throws {
         try share(
             "return { f = function(x) return math.abs(x) + 1 end, format = string.format, [print] = 'print', math = math }",

@@ -29,7 +29,7 @@ import Testing
         }
     }
 
-    @Test func functionsOfWhichEachHasItsOwnCode() async {
+    @Test func functionsThatEachHaveCodeOfTheirOwn() async {
         await #expect(processExitsWith: .success) {
             let sender = State(), receiver = State()
             // A state discards its compiled code after 4096 functions.

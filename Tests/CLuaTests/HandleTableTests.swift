@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test func thoseThatAreLeftAreFoundAndPinned() async {
+    @Test func handlesThatAreLeftAreFoundAndPinned() async {
         await #expect(processExitsWith: .success) {
             do {
                 let state = ObjectHost.state()

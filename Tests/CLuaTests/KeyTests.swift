@@ -4,7 +4,7 @@ import Testing
 
 /// Keys: digests of the contents of a parcel. They are the same in every state and process, and differ if the meaning differs.
 @Suite struct KeyTests {
-    @Test("A frozen value counts by what is in it, and is another value than an ordinary one")
+    @Test("A frozen value counts by its contents, and differs from an ordinary one")
     func frozenValues() throws {
         func key(_ value: String) throws -> Key { try State.key(of: "local t = \(value) return function() return t end") }
         let frozen = try key("opscript.freeze { 1, 2, name = 'a', [2.5] = { deep = { true } } }")
@@ -99,7 +99,7 @@ import Testing
             "return function() end, { [2.5] = 4, [false] = 3, b = 2, a = 1 }")
     }
 
-    @Test("What tables share counts, and cycles are numbered")
+    @Test("A table that others share counts as shared, and cycles are numbered")
     func sharing() throws {
         let shared = "local x = {}; return function() end, { x, x }", equal = "return function() end, { {}, {} }"
         try expectChange("argument 1", from: shared, to: equal)
@@ -112,7 +112,7 @@ import Testing
         #expect(try State.key(of: one).components != State.key(of: two).components)
     }
 
-    @Test("Tables and functions as keys count by what they are")
+    @Test("Tables and functions as keys count by their contents")
     func objectsAsKeys() throws {
         let source = """
             local t = {}
@@ -165,7 +165,7 @@ import Testing
         #expect(Set(key.labels).count == key.labels.count)
     }
 
-    @Test("Rebuilt values count by what rebuilds them")
+    @Test("Rebuilt values count by the function that rebuilds them, and its arguments")
     func rebuiltValues() throws {
         let source = """
             local M = {}

@@ -13,7 +13,7 @@ import Testing
                 """)
     }
 
-    @Test("What a fresh state has travels by name, whatever has replaced it before anything is sent")
+    @Test("Values of a fresh state travel by name, even if a script has replaced them before it sends anything")
     func whatAFreshStateHasTravelsByName() throws {
         try roundTrip(
             """
@@ -71,7 +71,7 @@ import Testing
             "answer = require 'answer'; return function() return answer.value end", check: "assert((...)() == 42)", after: modules.prelude)
     }
 
-    @Test func anEntryOfPackageLoadedThatNobodyElseFindsGoesByValue() throws {
+    @Test func anEntryOfPackageLoadedThatNoOtherStateFindsTravelsByValue() throws {
         try roundTrip(
             "package.loaded.mine = { v = 1 }; local mine = require 'mine'; return function() return mine.v end",
             check: """

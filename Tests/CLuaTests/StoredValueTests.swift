@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test(
-        "What depends on the process is refused",
+        "A value that depends on the process is refused",
         arguments: [
             ("return function() end", "a function"), ("return { { print } }", "a part of a module"),
             ("return { [string] = 1 }", "a part of a module"),
