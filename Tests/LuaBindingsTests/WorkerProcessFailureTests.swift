@@ -146,6 +146,14 @@ import Testing
         #expect(try outcome({ $0.limits.runInstructions = 200_000 }, "while true do end").contains("limits.runInstructions"))
         #expect(try outcome({ $0.limits.runSeconds = 0.05 }, "while true do end").contains("limits.runSeconds"))
         #expect(try outcome({ $0.limits.valueBytes = 1000 }, "return ('x'):rep(2000)").contains("limits.valueBytes"))
+        // LeakSanitizer finds what the host would keep of a refused request.
+        let requests = [
+            "Operation.new { main = function() end, completionBlock = f }", "Operation.new(function() end):observe('isFinished', f)",
+        ]
+        for request in requests {
+            let body = "local big = ('x'):rep(2000) local function f() return big end return opscript.\(request)"
+            #expect(try outcome({ $0.limits.valueBytes = 1000 }, body).contains("limits.valueBytes"))
+        }
         #expect(
             try outcome(
                 {

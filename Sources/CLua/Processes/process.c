@@ -221,9 +221,15 @@ static int perform_request(lua_State *L) {
     return 0;
 }
 
+// Releases a reply, and the object in it. clua_answer, if it was called, has taken the reply out of the request.
+static void release_reply(clua_reply *reply) {
+    if (reply->kind == CLUA_REPLY_HANDLE || reply->kind == CLUA_REPLY_OBSERVATION) clua_object_release(reply->reference.object);
+    clua_reply_free(reply);
+}
+
 // Makes the reply to a request that has failed. The error is on top; it is popped.
 static void reply_with_error(lua_State *L, int status, request *request) {
-    clua_reply_free(&request->reply);
+    release_reply(&request->reply);
     request->reply = (clua_reply){.kind = CLUA_REPLY_NO_MEMORY};
     if (clua_is_stop(L, status)) {
         request->reply.kind = CLUA_REPLY_STOP;
@@ -283,8 +289,7 @@ static bool answer(lua_State *L, clua_process *process, message_reader *reader) 
         atomic_store(&process->computes, true);
         is_valid = channel_send(&process->channel, MESSAGE_ANSWER, &writer);
         writer_free(&writer);
-        if (request.reply.kind == CLUA_REPLY_HANDLE) clua_object_release(request.reply.reference.object);
-        clua_reply_free(&request.reply);
+        release_reply(&request.reply);
     }
     clua_parcel_release(&request.values);
     clua_parcel_release(&request.arguments);

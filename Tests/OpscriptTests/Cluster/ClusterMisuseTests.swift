@@ -180,7 +180,7 @@ extension ClusterTests {
             for outcome in refused {
                 #expect(outcome.text == "false\tnil\n" && outcome.errorText.contains("sealed with another key"), "\(outcome)")
             }
-            #expect(list.status == 1 && list.errorText.contains("other workers answer, whose key (--key) or version of opscript is another one"), "\(list)")
+            #expect(list.status == 1 && list.errorText.contains("whose key (--key) or version of opscript is another one"), "\(list)")
             #expect(run.text == "true\tran\n" && run.status == 0, "\(run)")
         }
 
