@@ -195,13 +195,11 @@ struct Statement {
             unsafe sqlite3_bind_null(handle, index)
             return
         }
-        unsafe bytes.withUnsafeBytes { buffer in
-            if unsafe buffer.isEmpty {
-                // Without an address, `sqlite3_bind_blob64` would bind NULL.
-                unsafe sqlite3_bind_zeroblob(handle, index, 0)
-            } else {
-                unsafe sqlite3_bind_blob64(handle, index, buffer.baseAddress, UInt64(buffer.count), Self.transient)
-            }
+        // An empty array may have no address, and then `sqlite3_bind_blob64` would bind NULL.
+        if bytes.isEmpty {
+            unsafe sqlite3_bind_zeroblob(handle, index, 0)
+        } else {
+            _ = unsafe bytes.withUnsafeBytes { unsafe sqlite3_bind_blob64(handle, index, $0.baseAddress, UInt64($0.count), Self.transient) }
         }
     }
 

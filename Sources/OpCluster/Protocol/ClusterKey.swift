@@ -28,7 +28,9 @@ public struct ClusterKey: Sendable {
         guard count >= 0 else {
             throw ClusterError("the key file '\(path)' cannot be read: \(unsafe String(cString: strerror(errno)))")
         }
-        guard count < buffer.count else { throw ClusterError("the key file '\(path)' has \(buffer.count) bytes or more: use a shorter key") }
+        guard count < buffer.count else {
+            throw ClusterError("the key file '\(path)' has \(buffer.count) bytes or more: use a shorter key")
+        }
         let isSpace = { (byte: UInt8) in byte == 0x20 || (0x09...0x0d).contains(byte) }
         let key = buffer.prefix(count).drop(while: isSpace).reversed().drop(while: isSpace)
         guard key.count >= Self.fewestBytes else {

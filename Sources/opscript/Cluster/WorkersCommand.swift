@@ -34,7 +34,9 @@ enum WorkersCommand {
             let survey = ClusterSurvey(NatsFabric(cluster.server), key: cluster.key)
             let (workers, foreignCount) = try survey.run(seconds: seconds)
             Message.output(table(workers))
-            if foreignCount > 0 { Message.write("\(name): other workers answer, whose key (--key) or version of opscript is another one\n") }
+            if foreignCount > 0 {
+                Message.write("\(name): other workers answer, whose key (--key) or version of opscript is another one\n")
+            }
             if workers.isEmpty && foreignCount == 0 { Message.write("\(name): no worker answers\n") }
             return workers.isEmpty ? 1 : 0
         } catch let error as UsageError {
