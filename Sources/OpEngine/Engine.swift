@@ -154,21 +154,21 @@ import Synchronization
 
     // MARK: Scheduling
 
-    func schedule(_ core: OperationQueue.Core, on group: ThreadGroup) {
-        if let simulated { return simulated.schedule(core, on: group) }
+    func schedule(_ queue: ServedQueue, on group: ThreadGroup) {
+        if let simulated { return simulated.schedule(queue, on: group) }
         let wake = pool.withLock { pool in
-            let wake = pool.schedule(core, on: group, engine: self)
+            let wake = pool.schedule(queue, on: group, engine: self)
             hasWork.store(true, ordering: .releasing)
             return wake
         }
         perform(wake)
-        if core.level.load(ordering: .relaxed) < Operation.QueuePriority.normal.level { preempt(for: core) }
+        if queue.level.load(ordering: .relaxed) < ServedQueue.usualLevel { preempt(for: queue) }
     }
 
     /// Makes the workers look at the run queue after their present operation, because a queue of a high priority has arrived.
     @inline(never)
-    private func preempt(for core: OperationQueue.Core) {
-        let level = core.level.load(ordering: .relaxed)
+    private func preempt(for queue: ServedQueue) {
+        let level = queue.level.load(ordering: .relaxed)
         for worker in pool.withLock({ pool in pool.busy.filter { $0.servedLevel > level && !$0.inbox.hasJobs } }) {
             _ = worker.inbox.post {}
         }

@@ -61,7 +61,7 @@ extension OperationQueue.Core {
         // Safety: a caller that schedules a queue retains the queue or works for its engine.
         let engine: Engine = unsafe self.engine
         // The executor was removed after the queue was scheduled, so the engine's workers must look again.
-        guard let executor else { return arriveLate() }
+        guard let executor else { return reschedule() }
         engine.hold()
         executor.execute { [self] in
             runOne(sentBy: number, finishesLater: executor is any FinishingExecutor)
@@ -71,13 +71,7 @@ extension OperationQueue.Core {
 
     /// Runs the next operation on the executor's thread. Ignores a job of an executor that the queue no longer has.
     private func runOne(sentBy number: UInt32, finishesLater: Bool) {
-        if state.withLock({ $0.executorNumber != number }) { return arriveLate() }
-        runOne(on: ThreadContext.current, by: .outside, finishesLater: finishesLater)
-    }
-
-    /// Schedules the queue again after a job whose executor was removed.
-    private func arriveLate() {
-        state.withLock { $0.isScheduled = false }
-        scheduleIfRunnable()
+        if state.withLock({ $0.executorNumber != number }) { return reschedule() }
+        _ = runOne(on: ThreadContext.current, by: .outside, finishesLater: finishesLater)
     }
 }

@@ -8,21 +8,14 @@ extension OperationQueue {
     ///
     /// `OperationQueue` is the object that users hold. The core retains that object while something in the queue may run. A suspended queue
     /// that no user holds is deallocated together with its operations. The core retains itself while it has operations.
-    @safe final class Core: @unchecked Sendable {
-        // Safety: `@unchecked Sendable` because `state` and `unretainedQueue` have locks, `engine` is written once, `nextScheduled` is
-        // guarded by the lock of the engine's pool, and `recordNumber` by the queue's lock.
+    @safe final class Core: ServedQueue, @unchecked Sendable {
+        // Safety: `@unchecked Sendable` because `state` and `unretainedQueue` have locks, and the other variables state what guards them.
         let state = Guarded(State(), alignment: 64)
-        // Safety: the queue object retains the engine, and a core works only while it has a queue object or runs on a worker of the engine.
-        unowned(unsafe) let engine: Engine
         let isMain: Bool
-        /// Whether the user has set a maximum, so that the engine does not decide on one. Atomic, to be read without the lock.
-        let hasExplicitMaximum = Atomic<Bool>(false)
         /// The bits of `Specialty` that the queue has. Atomic, to be read without the lock.
         private let specialties = Atomic<UInt8>(0)
         /// Whether the queue runs the engine's internal operations, which no count includes.
         let isHelper = Atomic<Bool>(false)
-        /// The priority of the queue among those that are scheduled: `normal`, unless it is a group's. Atomic, to be read without the lock.
-        let level = Atomic<UInt8>(Operation.QueuePriority.normal.level)
         /// The number under which the recorder knows the queue. Guarded by the queue's lock.
         var recordNumber: RecordNumber?
         private let referenceLock = Lock()
@@ -30,10 +23,6 @@ extension OperationQueue {
         /// release of the queue.
         // Safety: `detach` clears the reference before the object's memory is freed.
         private var unretainedQueue: Unmanaged<OperationQueue>?
-        /// The next core in the engine's run queue. Guarded by the lock of the engine's pool.
-        var nextScheduled: Core?
-        /// The value of `level` when the core entered the run queue. Guarded by the lock of the engine's pool.
-        var scheduledLevel: UInt8 = 0
         /// The links of the engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
@@ -41,8 +30,8 @@ extension OperationQueue {
         var countedAsFinished = 0
 
         init(engine: Engine, isMain: Bool) {
-            unsafe self.engine = engine
             self.isMain = isMain
+            super.init(engine: engine)
             if isMain {
                 state.withLock { state in
                     state.maximum = 1
@@ -169,9 +158,6 @@ extension OperationQueue {
             return unsafe takeAndUnlock(locked, by: group)
         }
 
-        /// Marks a scheduled queue as reached, for a caller that takes operations later.
-        func acknowledgeScheduling() { state.withLock { $0.isScheduled = false } }
-
         /// Takes the next operation and releases the lock, which the caller holds.
         @inline(__always)
         private func takeAndUnlock(_ locked: UnsafeMutablePointer<State>, by group: ThreadGroup) -> Unmanaged<Operation>? {
@@ -184,11 +170,13 @@ extension OperationQueue {
             return unsafe operation
         }
 
-        /// Takes one operation and runs it on a thread that was scheduled to this queue. Returns false if there was none.
-        ///
-        /// - Parameter finishesLater: whether the operation may finish after its `main` has returned, whatever its class.
-        @discardableResult
-        func runOne(on context: ThreadContext, by group: ThreadGroup, finishesLater: Bool = false) -> Bool {
+        override var isRunnable: Bool { state.withLock(\.isRunnable) }
+
+        override func serve(on worker: Worker, as group: ThreadGroup, _ context: ThreadContext) {
+            serveOrStandBy(on: worker, as: group, context)
+        }
+
+        override func runOne(on context: ThreadContext, by group: ThreadGroup, finishesLater: Bool) -> Bool {
             guard let operation = unsafe take(arriving: true, by: group) else { return false }
             // Safety: `take` states who retains the operation.
             unsafe operation._withUnsafeGuaranteedRef { operation in
@@ -200,6 +188,11 @@ extension OperationQueue {
             }
             scheduleIfRunnable()
             return true
+        }
+
+        override func reschedule() {
+            state.withLock { $0.isScheduled = false }
+            scheduleIfRunnable()
         }
 
         /// Schedules the queue if an operation may start, even if a worker stands by: the caller does not take from the queue for now.

@@ -72,7 +72,7 @@ final class BlockingMonitor: @unchecked Sendable {
         let situation = engine.pool.withLock { pool -> Situation in
             if pool.isShortOfWorkers && !pool.mustEnd {
                 idleRoundCount = 0
-                return .workWaits(busy: pool.busy, isUrgent: pool.hasExplicitMaximumInLine)
+                return .workWaits(busy: pool.busy, isUrgent: pool.runQueues.hasExplicitMaximumInLine)
             }
             idleRoundCount += 1
             let hasLasted = idleRoundCount >= BlockingMonitor.idleRounds
@@ -97,13 +97,10 @@ final class BlockingMonitor: @unchecked Sendable {
     /// Takes the first queue out of the line if none of its operations can start: a worker that served the queue before has taken the one
     /// for which it was scheduled. Otherwise the monitor would continue in vain until a worker serves that queue.
     private func withdrawIdleQueue() {
-        guard let core = engine.pool.withLock(\.firstInLine), !core.state.withLock(\.isRunnable) else { return }
+        guard let queue = engine.pool.withLock(\.firstInLine), !queue.isRunnable else { return }
         // No worker looks for an operation that is added between the two steps. A wait for it must not be taken for one that never ends.
         engine.hold()
-        if engine.pool.withLock({ $0.withdraw(core) }) {
-            core.acknowledgeScheduling()
-            core.scheduleIfRunnable()
-        }
+        if engine.pool.withLock({ $0.runQueues.withdraw(queue) }) { queue.reschedule() }
         engine.release()
     }
 

@@ -7,16 +7,15 @@ extension Engine.Pool {
         private static let starvationLimit: UInt8 = 8
 
         private struct RunQueue {
-            /// The scheduled queues, linked through their cores. By priority, and in order of arrival within a priority.
-            var first: OperationQueue.Core?
-            var last: OperationQueue.Core?
+            /// The scheduled queues, linked through themselves. By priority, and in order of arrival within a priority.
+            var first: ServedQueue?
+            var last: ServedQueue?
             /// The idle workers, in the order in which they parked. The last one is woken first.
             var idle: [Worker] = []
         }
 
-        private var foreground = RunQueue()
-        private var utility = RunQueue()
-        private var background = RunQueue()
+        /// Those of the workers' groups, in the order of `ThreadGroup`.
+        private var queues = InlineArray<3, RunQueue>(repeating: RunQueue())
         /// The set of groups that have scheduled queues, as bits.
         private var occupied: UInt8 = 0
         /// Counts turns while more than one group has scheduled queues.
@@ -25,20 +24,8 @@ extension Engine.Pool {
 
         @inline(__always)
         private subscript(group: ThreadGroup) -> RunQueue {
-            _read {
-                switch group {
-                case .utility: yield utility
-                case .background: yield background
-                default: yield foreground
-                }
-            }
-            _modify {
-                switch group {
-                case .utility: yield &utility
-                case .background: yield &background
-                default: yield &foreground
-                }
-            }
+            _read { yield queues[Int(group.rawValue)] }
+            _modify { yield &queues[Int(group.rawValue)] }
         }
 
         // MARK: Scheduled queues
@@ -57,62 +44,60 @@ extension Engine.Pool {
         }
 
         @inline(__always)
-        mutating func append(_ core: OperationQueue.Core, to group: ThreadGroup) {
+        mutating func append(_ queue: ServedQueue, to group: ThreadGroup) {
             occupied |= group.bit
-            core.scheduledLevel = core.level.load(ordering: .relaxed)
-            if let last = self[group].last, last.scheduledLevel > core.scheduledLevel { return insert(core, in: group) }
-            if let last = self[group].last { last.nextScheduled = core } else { self[group].first = core }
-            self[group].last = core
+            queue.scheduledLevel = queue.level.load(ordering: .relaxed)
+            if let last = self[group].last, last.scheduledLevel > queue.scheduledLevel { return insert(queue, in: group) }
+            if let last = self[group].last { last.nextScheduled = queue } else { self[group].first = queue }
+            self[group].last = queue
         }
 
         /// Adds a queue before those of lower priorities. At least one of these exists.
         @inline(never)
-        private mutating func insert(_ core: OperationQueue.Core, in group: ThreadGroup) {
-            var previous: OperationQueue.Core?
+        private mutating func insert(_ queue: ServedQueue, in group: ThreadGroup) {
+            var previous: ServedQueue?
             var next = self[group].first
-            while let other = next, other.scheduledLevel <= core.scheduledLevel { (previous, next) = (other, other.nextScheduled) }
-            core.nextScheduled = next
-            if let previous { previous.nextScheduled = core } else { self[group].first = core }
+            while let other = next, other.scheduledLevel <= queue.scheduledLevel { (previous, next) = (other, other.nextScheduled) }
+            queue.nextScheduled = next
+            if let previous { previous.nextScheduled = queue } else { self[group].first = queue }
         }
 
-        /// Whether a scheduled queue of the group has a higher priority than `core`.
-        func hasMoreUrgent(than core: OperationQueue.Core, in group: ThreadGroup) -> Bool {
-            self[group].first.map { $0.scheduledLevel < core.level.load(ordering: .relaxed) } ?? false
+        /// Whether a scheduled queue of the group has a higher priority than `queue`.
+        func hasMoreUrgent(than queue: ServedQueue, in group: ThreadGroup) -> Bool {
+            self[group].first.map { $0.scheduledLevel < queue.level.load(ordering: .relaxed) } ?? false
         }
 
         /// Removes and returns the first scheduled queue of a group, which must have one.
         @inline(__always)
-        mutating func pop(_ group: ThreadGroup) -> OperationQueue.Core {
+        mutating func pop(_ group: ThreadGroup) -> ServedQueue {
             turn = occupied & (occupied &- 1) == 0 ? 0 : turn &+ 1
-            guard let core = self[group].first else { fatalError("opscript bug: a group without work was served") }
-            self[group].first = core.nextScheduled.take()
+            guard let queue = self[group].first else { fatalError("opscript bug: a group without work was served") }
+            self[group].first = queue.nextScheduled.take()
             if self[group].first == nil {
                 self[group].last = nil
                 occupied &= ~group.bit
             }
-            return core
+            return queue
         }
 
         /// The queue that a worker would get next.
-        var firstScheduled: OperationQueue.Core? { hasScheduled ? self[next].first : nil }
+        var firstScheduled: ServedQueue? { hasScheduled ? self[next].first : nil }
 
         /// Removes a queue if it is the first of a group. Returns whether it was.
-        mutating func withdraw(_ core: OperationQueue.Core) -> Bool {
-            guard let group = [ThreadGroup.foreground, .utility, .background].first(where: { self[$0].first === core }) else {
-                return false
-            }
+        mutating func withdraw(_ queue: ServedQueue) -> Bool {
+            guard let group = ThreadGroup.ofWorkers.first(where: { self[$0].first === queue }) else { return false }
             _ = pop(group)
             return true
         }
 
         /// Whether one of the first scheduled queues of any group has an explicit maximum.
         var hasExplicitMaximumInLine: Bool {
-            for runQueue in [foreground, utility, background] {
-                var next = runQueue.first
+            for group in ThreadGroup.ofWorkers {
+                var next = self[group].first
                 for _ in 0..<RunQueues.starvationLimit {
-                    guard let core = next else { break }
-                    if core.hasExplicitMaximum.load(ordering: .relaxed) { return true }
-                    next = core.nextScheduled
+                    guard let queue = next else { break }
+                    if queue.hasExplicitMaximum.load(ordering: .relaxed) { return true }
+                    next = queue.nextScheduled
                 }
             }
             return false
@@ -144,10 +129,8 @@ extension Engine.Pool {
         }
 
         mutating func takeIdle() -> [Worker] {
-            let all = foreground.idle + utility.idle + background.idle
-            for group in [ThreadGroup.foreground, .utility, .background] { self[group].idle = [] }
             idleCount = 0
-            return all
+            return ThreadGroup.ofWorkers.flatMap { exchange(&self[$0].idle, with: []) }
         }
     }
 }

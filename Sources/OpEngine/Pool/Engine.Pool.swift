@@ -11,7 +11,7 @@ extension Engine {
         private var threadLimit = 0
 
         /// The scheduled queues and the idle workers of each thread group.
-        private var runQueues = RunQueues()
+        var runQueues = RunQueues()
         /// All workers, whether they run, are parked or are blocked.
         private(set) var workers: [Worker] = []
         /// Workers that have retired but whose threads have not ended yet.
@@ -48,8 +48,8 @@ extension Engine {
 
         // MARK: Scheduling work
 
-        mutating func schedule(_ core: OperationQueue.Core, on group: ThreadGroup, engine: Engine) -> Wake {
-            runQueues.append(core, to: group)
+        mutating func schedule(_ queue: ServedQueue, on group: ThreadGroup, engine: Engine) -> Wake {
+            runQueues.append(queue, to: group)
             return wakeIfNeeded(engine)
         }
 
@@ -92,7 +92,7 @@ extension Engine {
         enum Next {
             /// Run those operations of this queue that belong to the given thread group. The group is the worker's own, unless the thread limit is
             /// reached.
-            case serve(OperationQueue.Core, ThreadGroup, Wake)
+            case serve(ServedQueue, ThreadGroup, Wake)
             /// Search again for a while before parking.
             case spin
             case park(Wake)
@@ -110,9 +110,9 @@ extension Engine {
                 // A worker that was woken for work of its group serves that group.
                 let group = hasArrived && runQueues.hasScheduled(worker.group) ? worker.group : runQueues.next
                 if group == worker.group || !(canSpawn || runQueues.hasIdle(group)) {
-                    let core = runQueues.pop(group)
-                    worker.servedLevel = core.scheduledLevel
-                    return .serve(core, group, wakeIfNeeded(worker.engine))
+                    let queue = runQueues.pop(group)
+                    worker.servedLevel = queue.scheduledLevel
+                    return .serve(queue, group, wakeIfNeeded(worker.engine))
                 }
                 park(worker)
                 return .park(wakeIfNeeded(worker.engine))
@@ -221,11 +221,6 @@ extension Engine {
             awake += 1
         }
 
-        /// Whether a queue of a higher priority waits for this worker.
-        func hasMoreUrgent(than core: OperationQueue.Core, for worker: Worker) -> Bool {
-            runQueues.hasMoreUrgent(than: core, in: worker.group)
-        }
-
         /// Whether more workers are awake than should be, because some have returned from blocking.
         var hasTooManyAwake: Bool { awake > target }
 
@@ -262,13 +257,7 @@ extension Engine {
         var isShortOfWorkers: Bool { hasScheduled && awake >= target && (canSpawn || runQueues.idleCount > 0) }
 
         /// The queue that a worker would get next, if no worker may be woken for it.
-        var firstInLine: OperationQueue.Core? { isShortOfWorkers ? runQueues.firstScheduled : nil }
-
-        /// Takes a queue out of the line in which it is the first. Returns false if it is not.
-        mutating func withdraw(_ core: OperationQueue.Core) -> Bool { runQueues.withdraw(core) }
-
-        /// Whether one of the first scheduled queues has an explicit maximum, which allows more operations.
-        var hasExplicitMaximumInLine: Bool { runQueues.hasExplicitMaximumInLine }
+        var firstInLine: ServedQueue? { isShortOfWorkers ? runQueues.firstScheduled : nil }
 
         /// The workers that should be running operations. A worker that searches is none of them: it counts as searching as soon as the pool decides
         /// to wake it, when its thread still sleeps.

@@ -60,9 +60,6 @@ public final class Inbox: @unchecked Sendable {
 
     func belongs(to engine: Engine) { reference = engine.reference }
 
-    /// The main queue that this inbox drains. Nil for other inboxes.
-    var mainQueue: OperationQueue? { isMain ? engine?.mainQueue : nil }
-
     // MARK: From any thread
 
     /// Posts a job to be run on the owning thread. Jobs run in the order of posting. Wakes the thread if it sleeps.
@@ -242,7 +239,7 @@ public final class Inbox: @unchecked Sendable {
             return false
         }
         // Taking an operation schedules the queue again if there are more, which sets the flag again.
-        return core.runOne(on: context, by: .outside)
+        return core.runOne(on: context, by: .outside, finishesLater: false)
     }
 
     /// Sleeps once. Returns an outcome if the run must end.

@@ -10,7 +10,7 @@ final class SimulatedWorkers: @unchecked Sendable {
 
     private let thread = cplatform_thread_id()
     /// The scheduled queues and the thread groups they were scheduled on.
-    @safe @exclusivity(unchecked) private var scheduled: [(core: OperationQueue.Core, group: ThreadGroup, level: UInt8)] = []
+    @safe @exclusivity(unchecked) private var scheduled: [(queue: ServedQueue, group: ThreadGroup, level: UInt8)] = []
     /// The number of those with another priority than the usual one.
     @safe @exclusivity(unchecked) private var specialCount = 0
     @safe @exclusivity(unchecked) private var random: UInt64
@@ -23,13 +23,13 @@ final class SimulatedWorkers: @unchecked Sendable {
 
     var isIdle: Bool { scheduled.isEmpty && !isServing }
 
-    func schedule(_ core: OperationQueue.Core, on group: ThreadGroup) {
+    func schedule(_ queue: ServedQueue, on group: ThreadGroup) {
         guard cplatform_thread_id() == thread else {
             fatalError("a simulated engine was used on another thread than the one that made it")
         }
-        let level = core.level.load(ordering: .relaxed)
-        if level != Operation.QueuePriority.normal.level { specialCount += 1 }
-        scheduled.append((core, group, level))
+        let level = queue.level.load(ordering: .relaxed)
+        if level != ServedQueue.usualLevel { specialCount += 1 }
+        scheduled.append((queue, group, level))
     }
 
     /// Takes one operation and runs it. Returns false if none may run.
@@ -41,10 +41,10 @@ final class SimulatedWorkers: @unchecked Sendable {
     /// Takes one operation that may run now, and runs it. Returns false if there is none.
     private func takeOne(_ context: ThreadContext) -> Bool {
         while !scheduled.isEmpty {
-            let (core, group, level) = scheduled.remove(at: nextIndex)
-            if level != Operation.QueuePriority.normal.level { specialCount -= 1 }
+            let (queue, group, level) = scheduled.remove(at: nextIndex)
+            if level != ServedQueue.usualLevel { specialCount -= 1 }
             // Taking an operation schedules the queue again if there are more, so that a wait inside the operation finds them.
-            if asWorker(of: core, context, { core.runOne(on: context, by: group) }) { return true }
+            if asWorker(of: queue, context, { queue.runOne(on: context, by: group, finishesLater: false) }) { return true }
         }
         return false
     }
@@ -90,11 +90,11 @@ final class SimulatedWorkers: @unchecked Sendable {
         }
     }
 
-    private func asWorker<Result>(of core: OperationQueue.Core, _ context: ThreadContext, _ body: () -> Result) -> Result {
+    private func asWorker<Result>(of queue: ServedQueue, _ context: ThreadContext, _ body: () -> Result) -> Result {
         let before = unsafe (isServing, context.simulation)
         isServing = true
         // Safety: the caller of a step retains the engine.
-        unsafe context.simulation = core.engine
+        unsafe context.simulation = queue.engine
         defer { unsafe (isServing, context.simulation) = before }
         return body()
     }

@@ -4,7 +4,7 @@ import CPlatform
 ///
 /// Each group of workers has its own nice value, which a thread keeps from start to end: without privileges, a thread cannot lower its nice
 /// value again.
-enum ThreadGroup: UInt8, CaseIterable {
+enum ThreadGroup: UInt8 {
     /// The process's own nice value. For `userInteractive`, `userInitiated` and `default`.
     case foreground
     /// Nice value 5: about a third of a foreground thread's processor time when both compete. For `utility`.
@@ -14,20 +14,15 @@ enum ThreadGroup: UInt8, CaseIterable {
     /// Not a worker: the thread that drains a main queue, or an executor.
     case outside
 
+    /// The groups that have workers.
+    static let ofWorkers: [ThreadGroup] = [.foreground, .utility, .background]
+
     /// The group's bit in a set of groups.
     @inline(__always) var bit: UInt8 { 1 << rawValue }
 
     /// The most important group in a set, which must not be empty.
     @inline(__always)
-    init(firstIn set: UInt8) {
-        self =
-            switch set.trailingZeroBitCount {
-            case 0: .foreground
-            case 1: .utility
-            case 2: .background
-            default: .outside
-            }
-    }
+    init(firstIn set: UInt8) { self = ThreadGroup(rawValue: UInt8(set.trailingZeroBitCount)) ?? .outside }
 
     /// Sets the nice value of the calling thread, which has just started. Has no effect if the process's own nice value is not lower.
     func enter() {

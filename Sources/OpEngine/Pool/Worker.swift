@@ -7,9 +7,6 @@ import Synchronization
 public final class Worker: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because each stored property states which thread uses it or what guards it.
 
-    /// The number of operations of one queue that a worker runs before it checks the other queues.
-    private static let turn = 64
-
     /// The worker of the calling thread. Nil on other threads.
     public static var current: Worker? {
         // Safety: a thread's worker lives as long as the thread.
@@ -125,27 +122,21 @@ public final class Worker: @unchecked Sendable {
     ///   worker that runs a job does not count as searching. The release of a queue may run foreign code, too: the worker releases the queue that it
     ///   has served at the end of the turn, when it does not search.
     private func work(_ context: ThreadContext) {
-        var trials = Standby.Trials()
         var maySpin = true
         while true {
             runJobs()
             switch engine.next(for: self, maySpin: maySpin) {
-            case .serve(let core, let group, let wake):
+            case .serve(let queue, let group, let wake):
                 engine.perform(wake)
-                if group == .foreground, self.group == group {
-                    serveOrStandBy(at: core, &trials, context)
-                } else {
-                    trials = Standby.Trials()
-                    _ = serve(core, as: group, context)
-                }
+                queue.serve(on: self, as: group, context)
                 maySpin = true
             case .spin:
-                trials = Standby.Trials()
+                context.trials = .init()
                 parker.spinning.spin { isNeeded }
                 maySpin = false
             case .park(let wake):
                 engine.perform(wake)
-                trials = Standby.Trials()
+                context.trials = .init()
                 engine.reportStall()
                 if park() { return }
                 maySpin = true
@@ -160,70 +151,6 @@ public final class Worker: @unchecked Sendable {
         guard inbox.hasJobs else { return }
         engine.perform(engine.pool.withLock { $0.endSearching(self) })
         inbox.runJobs()
-    }
-
-    /// Serves the queue to which the worker was scheduled. If another worker runs the queue's operations so fast that a second one would slow it
-    /// down, the worker stands by instead.
-    private func serveOrStandBy(at core: OperationQueue.Core, _ trials: inout Standby.Trials, _ context: ThreadContext) {
-        if trials.isDue(at: core), let standby = Standby(at: core, refusedTurns: trials.refusedTurns) {
-            let serves = standBy(standby, at: core)
-            if !standby.isFast { trials.keysAreHeldForLong() }
-            if !serves { return trials.turnHasEnded(at: core, isFull: false, isRefused: false) }
-            // Some workers may have returned from waits, so that enough are awake without this one. The queue is scheduled for them.
-            if engine.pool.withLock({ $0.hasTooManyAwake }) { return engine.schedule(core, on: .foreground) }
-            _ = serve(core, as: .foreground, context)
-            return trials.turnHasEnded(at: core, isFull: false, isRefused: isRefused(context))
-        }
-        let isFull = serve(core, as: .foreground, context)
-        trials.turnHasEnded(at: core, isFull: isFull, isRefused: isRefused(context))
-    }
-
-    /// Runs operations of the queue to which the worker was scheduled, until none is left or the worker's turn is over. Returns true in the second
-    /// case.
-    private func serve(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) -> Bool {
-        context.refusals = 0
-        return context.whileServing(core) { serveTurn(core, as: group, context) }
-    }
-
-    @inline(__always)
-    private func serveTurn(_ core: OperationQueue.Core, as group: ThreadGroup, _ context: ThreadContext) -> Bool {
-        var next = unsafe core.take(arriving: true, by: group)
-        var left = Worker.turn
-        while let operation = unsafe next {
-            left -= 1
-            if left == 0 && mayGoOn(at: core, context) { left = Worker.turn }
-            // Safety: `take` states who retains the operation.
-            unsafe next = operation._withUnsafeGuaranteedRef {
-                unsafe $0.run(on: context, from: core, thenTakingBy: left > 0 ? group : nil)
-            }
-            if unsafe next != nil { continue }
-            if inbox.hasJobs {
-                context.scheduleServedQueue()
-                inbox.runJobs()
-                // The worker may have returned from blocking, while others took over its work. Or it may have been asked to serve a more
-                // urgent queue.
-                if engine.pool.withLock({ $0.hasTooManyAwake || $0.hasMoreUrgent(than: core, for: self) }) {
-                    core.scheduleIfRunnable()
-                    return left == 0
-                }
-            }
-            if left == 0 {
-                core.scheduleIfRunnable()
-                return true
-            }
-            unsafe next = core.take(arriving: false, by: group)
-        }
-        return false
-    }
-
-    /// Whether the worker had to give back most operations of its turn.
-    private func isRefused(_ context: ThreadContext) -> Bool { context.refusals > Worker.turn / 2 }
-
-    /// Whether the worker's turn begins anew, because no other queue needs the worker, and another worker stands by at this one.
-    private func mayGoOn(at core: OperationQueue.Core, _ context: ThreadContext) -> Bool {
-        if isRefused(context) { return false }
-        context.refusals = 0
-        return core.state.withLock(\.hasStandby) && engine.pool.withLock { !$0.hasScheduled && !$0.hasTooManyAwake }
     }
 
     /// Whether a spinning worker has something to do.

@@ -136,22 +136,23 @@ final class Standby {
     }
 }
 
-extension Worker {
-    /// Sleeps and checks until the worker is needed. Returns whether it is to serve the queue as if it had been scheduled. If not, the
+extension OperationQueue.Core {
+    /// Sleeps on a worker and checks until the worker is needed. Returns whether it is to serve the queue as if it had been scheduled. If not, the
     /// queue was scheduled if it needs a worker.
-    func standBy(_ standby: Standby, at core: OperationQueue.Core) -> Bool {
+    func standBy(_ standby: Standby, on worker: Worker) -> Bool {
+        let engine = worker.engine
         // A job may take long, or wait for operations of the queue. Work of other queues comes first.
-        while !inbox.hasJobs, engine.pool.withLock({ $0.standBy(self) }) {
-            let reason = parker.park(until: standby.nextLook)
-            engine.perform(engine.pool.withLock { $0.endStandingBy(self) })
+        while !worker.inbox.hasJobs, engine.pool.withLock({ $0.standBy(worker) }) {
+            let reason = worker.parker.park(until: standby.nextLook)
+            engine.perform(engine.pool.withLock { $0.endStandingBy(worker) })
             guard reason == .timedOut else { continue }
-            switch standby.look(at: core) {
+            switch standby.look(at: self) {
             case .goesOn: break
             case .isOver: return false
             case .arrives: return true
             }
         }
-        core.scheduleIfRunnable()
+        scheduleIfRunnable()
         return false
     }
 }

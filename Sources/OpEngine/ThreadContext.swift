@@ -31,6 +31,8 @@ import Synchronization
     /// Members of groups that were deallocated here. See `release(membersOfGroup:)`. Used only on this thread.
     @safe @exclusivity(unchecked) var releasedMembers: [[Operation]] = []
     @safe @exclusivity(unchecked) var isReleasingMembers = false
+    /// Decides when the worker stands by.
+    @safe @exclusivity(unchecked) var trials = Standby.Trials()
     /// The number of operations that the worker had to give back in its turn, because something that they need is taken.
     @safe @exclusivity(unchecked) var refusals = 0
     /// The runs of main inboxes on this thread, innermost last.
@@ -178,7 +180,7 @@ import Synchronization
     static var currentQueue: OperationQueue? {
         if let context = existing {
             if let core = context.currentCore { return core.queue }
-            if let inbox = context.mainRuns.last?.inbox { return inbox.mainQueue }
+            if let inbox = context.mainRuns.last?.inbox { return inbox.engine?.mainQueue }
             if unsafe context.operation != nil && context.worker != nil { return nil }
         }
         return cplatform_thread_id() == getpid() ? Engine.shared.mainQueue : nil
