@@ -4,7 +4,8 @@ import Synchronization
 /// A thread of `startThread` that ends on its own and that another thread may join.
 public final class JoinableThread: Sendable {
     private struct State {
-        var thread = pthread_t()
+        /// The thread, once it has ended. Nil also if it could not start.
+        var thread: pthread_t?
         /// Whether the thread will be joined and must not be detached.
         var isKept = false
     }
@@ -18,9 +19,15 @@ public final class JoinableThread: Sendable {
     /// The thread's last action.
     func end() {
         state.withLock { state in
-            state.thread = pthread_self()
-            if !state.isKept { pthread_detach(state.thread) }
+            if state.isKept { state.thread = pthread_self() } else { pthread_detach(pthread_self()) }
+            // With the lock: a `join` that ends its wait at this moment either joins the thread, or has it detached above.
+            hasEnded.store(1, ordering: .releasing)
         }
+        futexWake(hasEnded)
+    }
+
+    /// The system could not start the thread, so that `join` has nothing to wait for.
+    func couldNotStart() {
         hasEnded.store(1, ordering: .releasing)
         futexWake(hasEnded)
     }
@@ -35,9 +42,8 @@ public final class JoinableThread: Sendable {
             futexWait(hasEnded, while: 0, until: deadline)
         }
         let thread = state.withLock { state -> pthread_t? in
-            if hasEnded.load(ordering: .acquiring) != 0 { return state.thread }
             state.isKept = false
-            return nil
+            return state.thread
         }
         if let thread { pthread_join(thread, nil) }
     }

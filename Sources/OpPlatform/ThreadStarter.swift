@@ -87,8 +87,10 @@ public final class ThreadStarter: Sendable {
                 unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue().run()
                 return nil
             }, argument.toOpaque())
+        if error == 0 { return true }
+        start.thread?.couldNotStart()
         // Safety: no thread was started, so this function releases the argument.
-        if error != 0 { unsafe argument.release() }
-        return error == 0
+        unsafe argument.release()
+        return false
     }
 }
