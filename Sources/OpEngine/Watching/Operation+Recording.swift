@@ -15,10 +15,12 @@ extension Operation {
         let (address, milestones) = (recordAddress, entry.milestones)
         if milestones.contains(.added) {
             // Safety: the queue's lock is held, and the operation is in the queue.
-            let queue = unsafe core._withUnsafeGuaranteedRef { UInt64($0.recordNumber?.queue ?? 0) }
-            let details = queue << 8 | UInt64(entry.new.level) << 1 | (milestones.contains(.ready) ? 1 : 0)
-            buffer.append(.added, address, at: time, details, ThreadContext.withCurrent { $0.operation?.knownAddress ?? 0 })
-            if let name = lock.withLock({ extras?.name }) { buffer.append(.name, address, at: time, name) }
+            let queue = unsafe core._withUnsafeGuaranteedRef { $0.recordNumber?.queue ?? 0 }
+            let creator = ThreadContext.withCurrent { Int($0.operation?.knownAddress ?? 0) }
+            let event = OperationRecord.Event.added(
+                queue: queue, creator: creator == 0 ? nil : creator, priority: entry.new.priority, isReady: milestones.contains(.ready))
+            buffer.append(event, address, at: time)
+            if let name = lock.withLock({ extras?.name }) { buffer.append(.name(name), address, at: time) }
         } else if milestones.contains(.ready) {
             buffer.append(.ready, address, at: time)
         }
@@ -31,13 +33,7 @@ extension Operation {
         if milestones.contains(.finished) {
             // The operation may have finished without a start.
             if !entry.new.has(State.started) || entry.new.has(State.cancelled) { writeDependencies(at: time, to: buffer) }
-            let outcome: UInt64 =
-                switch entry.new.outcome {
-                case .succeeded: 0
-                case .failed: 1
-                case .cancelled: 2
-                }
-            buffer.append(.finished, address, at: time, outcome)
+            buffer.append(.finished(entry.new.outcome), address, at: time)
         }
     }
 
@@ -48,7 +44,7 @@ extension Operation {
                 // Safety: an edge on the list retains its dependency.
                 unsafe edge.pointee.dependency?._withUnsafeGuaranteedRef { dependency in
                     guard dependency.loadState().has(State.linked) else { return }
-                    buffer.append(.dependency, recordAddress, at: time, dependency.recordAddress)
+                    buffer.append(.dependency(Int(dependency.recordAddress)), recordAddress, at: time)
                 }
             }
         }
@@ -59,7 +55,7 @@ extension Operation {
     func beginRecording(in core: OperationQueue.Core, _ queue: inout OperationQueue.State) -> Bool {
         RecordBuffer.ofThread { buffer in
             core.beginRecording(into: buffer, &queue)
-            if let (place, isFinal) = placeToRecord { buffer.write(isFinal ? .placeMade : .placeAdded, recordAddress, place) }
+            if let (place, isFinal) = placeToRecord { buffer.write(.place(place, isFinal: isFinal), recordAddress) }
             return true
         } ?? false
     }
@@ -72,14 +68,15 @@ extension Operation {
 
     /// Records a new name of an operation that was added. The caller holds no lock.
     @inline(never)
-    func recordName(_ name: String?) { RecordBuffer.ofThread { $0.write(.name, recordAddress, name ?? "") } }
+    func recordName(_ name: String?) { RecordBuffer.ofThread { $0.write(.name(name ?? ""), recordAddress) } }
 
     /// Records an error. The caller holds no lock.
     @inline(never)
     func record(_ error: any Error) {
         RecordBuffer.ofThread { buffer in
+            // Before the record begins: the text is made by foreign code.
             let text = buffer.recorder.receiver.describe(error)
-            buffer.write(.error, recordAddress, text)
+            buffer.write(.error(text), recordAddress)
         }
     }
 
@@ -87,7 +84,7 @@ extension Operation {
     ///
     /// - Parameter isFinal: whether this replaces a place that was recorded before the operation was added.
     package func recordPlace(_ place: String, isFinal: Bool) {
-        RecordBuffer.ofThread { $0.write(isFinal ? .placeMade : .placeAdded, recordAddress, place) }
+        RecordBuffer.ofThread { $0.write(.place(place, isFinal: isFinal), recordAddress) }
     }
 
     /// Records that a worker outside of this process has done the work of the operation, which is executing. Has no effect unless a recorder is
@@ -104,7 +101,7 @@ extension Operation {
             defer { buffer.end() }
             let end = min(time, UInt64(max(0, ended) * 1e9))
             let begin = min(end, UInt64(max(0, began) * 1e9))
-            buffer.append(.ranElsewhere, recordAddress, at: time, begin, end, UInt64(max(0, slots)), text: worker)
+            buffer.append(.ranElsewhere(worker: worker, slots: max(0, slots), began: begin, ended: end), recordAddress, at: time)
         }
     }
 
@@ -119,27 +116,12 @@ extension Engine {
     package var isRecorded: Bool { eventObservers.isRecorded }
 }
 
-extension RecordBuffer {
-    /// Writes a record with the present time.
-    func write(_ kind: Entry.Kind, _ address: UInt64, _ text: String) {
-        let time = begin()
-        append(kind, address, at: time, text)
-        end()
-    }
-
-    func write(_ kind: Entry.Kind, _ address: UInt64, _ first: UInt64 = 0, _ second: UInt64 = 0) {
-        let time = begin()
-        append(kind, address, at: time, first, second)
-        end()
-    }
-}
-
 extension Worker {
     /// Records that the worker begins or no longer is blocked. The caller holds the pool's lock, so that the records are in order.
     @inline(never)
     func recordBlocking(began: Bool) {
         guard engine.isRecorded else { return }
-        RecordBuffer.ofThread { $0.write(began ? .workerBlocked : .workerReturned, 0, UInt64(number)) }
+        RecordBuffer.ofThread { $0.write(began ? .workerBlocked(number) : .workerReturned(number)) }
     }
 }
 
@@ -154,8 +136,9 @@ extension OperationQueue.Core {
     /// Records the queue itself unless this recorder knows it. The caller holds the queue's lock.
     func beginRecording(into buffer: RecordBuffer, _ queue: inout OperationQueue.State) {
         if recordNumber?.recorder == buffer.recorder.serial { return }
-        recordNumber = RecordNumber(queue: buffer.recorder.nextQueueNumber(), recorder: buffer.recorder.serial)
-        if let members = queue.memberQueue, let recordNumber { buffer.write(.group, members.groupAddress, UInt64(recordNumber.queue)) }
+        let number = buffer.recorder.queueCount.wrappingAdd(1, ordering: .relaxed).oldValue
+        recordNumber = RecordNumber(queue: number, recorder: buffer.recorder.serial)
+        if let members = queue.memberQueue { buffer.write(.group(queue: number), members.groupAddress) }
         recordSettings(queue)
     }
 
@@ -165,11 +148,11 @@ extension OperationQueue.Core {
         guard let recordNumber else { return }
         RecordBuffer.ofThread { buffer in
             guard buffer.recorder.serial == recordNumber.recorder else { return }
-            let time = buffer.begin()
-            defer { buffer.end() }
-            let maximum = state.maximum == .max ? UInt64.max : UInt64(state.maximum)
-            let word = UInt64(recordNumber.queue) << 1 | (state.isSuspended ? 1 : 0)
-            buffer.append(.queue, 0, at: time, word, maximum, text: state.name ?? (isMain ? "main" : ""))
+            let name = state.name ?? (isMain ? "main" : "")
+            buffer.write(
+                .queue(
+                    recordNumber.queue, name: name.isEmpty ? nil : name, maximum: state.maximum == .max ? nil : state.maximum,
+                    isSuspended: state.isSuspended))
         }
     }
 }

@@ -8,31 +8,12 @@ import Synchronization
     // Safety: `@unchecked Sendable` because only the owning thread writes records and only the recorder's thread reads them, each on its
     // side of `head` and `tail`.
 
-    /// A record as it is stored. 32 bytes.
+    /// A record as it is stored. In place of the numbers of operations it has their addresses.
     struct Entry {
-        enum Kind: UInt8 {
-            case thread, queue, group, added, placeMade, placeAdded, name, dependency, ready, started, returned, ranElsewhere, attemptFailed
-            case skipped, cancelled, error, finished
-            case activityBegan, activityEnded, workerBlocked, workerReturned, text
-        }
-
         let time: UInt64
-        /// The operation's address, with the kind in the highest byte. User addresses have at most 56 bits.
-        let word: UInt64
-        /// Two numbers. A record with a string has the string in their place.
-        let first: UInt64
-        let second: UInt64
-
-        // Safety: `init` has put the raw value of a kind there.
-        var kind: Kind { unsafe Kind(rawValue: UInt8(word >> 56)).unsafelyUnwrapped }
-        var address: UInt64 { word & (1 << 56 - 1) }
-
-        @inline(__always)
-        init(_ kind: Kind, _ address: UInt64, at time: UInt64, _ first: UInt64, _ second: UInt64) {
-            self.time = time
-            word = address | UInt64(kind.rawValue) << 56
-            (self.first, self.second) = (first, second)
-        }
+        /// 0 if the record is about no operation.
+        let address: UInt64
+        let event: OperationRecord.Event
     }
 
     private static let capacity = 8192
@@ -82,35 +63,20 @@ import Synchronization
     func end() { isWriting.store(false, ordering: .releasing) }
 
     @inline(__always)
-    func append(_ kind: Entry.Kind, _ address: UInt64, at time: UInt64, _ first: UInt64 = 0, _ second: UInt64 = 0) {
+    func append(_ event: OperationRecord.Event, _ address: UInt64, at time: UInt64) {
         guard let slot = unsafe freeSlot() else { return }
         // Safety: the slot is free, and only this thread writes.
-        unsafe slot.initialize(to: Entry(kind, address, at: time, first, second))
+        unsafe slot.initialize(to: Entry(time: time, address: address, event: event))
         written += 1
-        publish()
+        tail.store(written, ordering: .releasing)
+        if written & (RecordBuffer.capacity / 4 - 1) == 0 { recorder.wake() }
     }
 
-    /// Appends a record that consists of two entries. The second one has the text and, in place of an address, `third`, which has at most 56
-    /// bits.
-    func append(
-        _ kind: Entry.Kind, _ address: UInt64, at time: UInt64, _ first: UInt64, _ second: UInt64 = 0, _ third: UInt64 = 0, text: String
-    ) {
-        guard let slot = unsafe freeSlot() else { return }
-        // Safety: the slot is free, and only this thread writes.
-        unsafe slot.initialize(to: Entry(kind, address, at: time, first, second))
-        written += 1
-        append(.text, third, at: time, text)
-    }
-
-    /// Appends a record that owns a string. See `takeText`.
-    @inline(__always)
-    func append(_ kind: Entry.Kind, _ address: UInt64, at time: UInt64, _ text: String) {
-        guard let slot = unsafe freeSlot() else { return }
-        // Safety: the slot is free, and only this thread writes. A string fits into the two numbers.
-        unsafe slot.initialize(to: Entry(kind, address, at: time, 0, 0))
-        unsafe RecordBuffer.text(in: slot).initialize(to: text)
-        written += 1
-        publish()
+    /// Writes a record with the present time.
+    func write(_ event: OperationRecord.Event, _ address: UInt64 = 0) {
+        let time = begin()
+        append(event, address, at: time)
+        end()
     }
 
     /// The place of the next record; nil if the recorder reads no more.
@@ -118,17 +84,6 @@ import Synchronization
     private func freeSlot() -> UnsafeMutablePointer<Entry>? {
         if written - knownHead == RecordBuffer.capacity && !makeRoom() { return nil }
         return unsafe entries + written & (RecordBuffer.capacity - 1)
-    }
-
-    @inline(__always)
-    private func publish() {
-        tail.store(written, ordering: .releasing)
-        if written & (RecordBuffer.capacity / 4 - 1) == 0 { recorder.wake() }
-    }
-
-    private static func text(in slot: UnsafeMutablePointer<Entry>) -> UnsafeMutablePointer<String> {
-        // Safety: the memory behind the first two words of a record holds the string.
-        unsafe (UnsafeMutableRawPointer(slot) + 16).assumingMemoryBound(to: String.self)
     }
 
     /// Waits until the recorder has read something. Returns false if it reads no more.
@@ -155,20 +110,22 @@ import Synchronization
     /// The records that were published and not read.
     var published: Range<Int> { head.load(ordering: .relaxed)..<tail.load(ordering: .acquiring) }
 
+    /// The time of a published record.
     @inline(__always)
-    subscript(index: Int) -> Entry {
+    func time(at index: Int) -> UInt64 {
         // Safety: the caller reads a published record.
-        unsafe entries[index & (RecordBuffer.capacity - 1)]
+        unsafe entries[index & (RecordBuffer.capacity - 1)].time
+    }
+
+    /// Takes a published record out of the buffer. `advance` must follow.
+    @inline(__always)
+    func take(at index: Int) -> Entry {
+        // Safety: the thread has put an entry there, which is read once.
+        unsafe (entries + index & (RecordBuffer.capacity - 1)).move()
     }
 
     @inline(__always)
     func advance(to index: Int) { head.store(index, ordering: .releasing) }
-
-    /// Takes the string of a record.
-    func takeText(at index: Int) -> String {
-        // Safety: `append` has put a string there for this record, which is read once.
-        unsafe RecordBuffer.text(in: entries + index & (RecordBuffer.capacity - 1)).move()
-    }
 }
 
 /// The time in nanoseconds of the monotonic clock.

@@ -24,7 +24,7 @@ public final class Recorder: @unchecked Sendable {
     private let engine: Engine
     private let buffers = Guarded<[RecordBuffer]>([])
     private let threadCount = Atomic<Int>(0)
-    private let queueCount = Atomic<Int>(0)
+    let queueCount = Atomic<Int>(0)
     private let activityCount = Atomic<Int>(0)
     private let parker = Parker()
     private let isStopping = Atomic<Bool>(false)
@@ -72,23 +72,15 @@ public final class Recorder: @unchecked Sendable {
     public static func activityBegan(_ name: String, by operation: Operation?) -> Int? {
         RecordBuffer.ofThread { buffer in
             let number = buffer.recorder.activityCount.wrappingAdd(1, ordering: .relaxed).oldValue
-            let time = buffer.begin()
-            defer { buffer.end() }
-            buffer.append(.activityBegan, operation?.knownAddress ?? 0, at: time, UInt64(number), text: name)
+            buffer.write(.activityBegan(number, name: name), operation?.knownAddress ?? 0)
             return number
         }
     }
 
     /// Records that an activity has ended.
     public static func activityEnded(_ number: Int, _ detail: String) {
-        RecordBuffer.ofThread { buffer in
-            let time = buffer.begin()
-            defer { buffer.end() }
-            buffer.append(.activityEnded, 0, at: time, UInt64(number), text: detail)
-        }
+        RecordBuffer.ofThread { $0.write(.activityEnded(number, detail: detail)) }
     }
-
-    func nextQueueNumber() -> Int { queueCount.wrappingAdd(1, ordering: .relaxed).oldValue }
 
     // MARK: Buffers
 
@@ -99,10 +91,10 @@ public final class Recorder: @unchecked Sendable {
         let buffer = RecordBuffer(recorder: recorder, number: number)
         context.keep(buffer)
         // Safety: a thread's worker lives as long as the thread.
-        let worker = unsafe context.worker?.number ?? 0
+        let worker = unsafe context.worker?.number
         let isMain = recorder.engine.isMainThread
         recorder.buffers.withLock { $0.append(buffer) }
-        buffer.write(.thread, 0, UInt64(worker), isMain ? 1 : 0)
+        buffer.write(.thread(worker: worker, isMain: isMain))
         return buffer
     }
 
@@ -132,7 +124,7 @@ public final class Recorder: @unchecked Sendable {
         var until = now
         for buffer in all {
             let published = buffer.published
-            let last = published.isEmpty ? buffer.lastTime : buffer[published.upperBound - 1].time
+            let last = published.isEmpty ? buffer.lastTime : buffer.time(at: published.upperBound - 1)
             until = min(until, buffer.completeTime(now: now, last: last))
         }
         deliver(all, until: until)
@@ -152,10 +144,10 @@ public final class Recorder: @unchecked Sendable {
         var sources: [Source] = []
         for buffer in all {
             let published = buffer.published
-            if published.isEmpty || buffer[published.lowerBound].time > until { continue }
+            if published.isEmpty || buffer.time(at: published.lowerBound) > until { continue }
             sources.append(
                 Source(
-                    buffer: buffer, next: published.lowerBound, end: published.upperBound, time: buffer[published.lowerBound].time))
+                    buffer: buffer, next: published.lowerBound, end: published.upperBound, time: buffer.time(at: published.lowerBound)))
         }
         while !sources.isEmpty {
             var first = 0
@@ -178,63 +170,30 @@ public final class Recorder: @unchecked Sendable {
     private func drain(_ source: inout Source, until limit: UInt64) {
         let buffer = source.buffer
         var index = source.next
+        var last = buffer.lastTime
         while index < source.end {
-            let entry = buffer[index]
-            source.time = entry.time
-            if entry.time > limit { break }
-            index += translate(entry, at: index, of: buffer)
+            source.time = buffer.time(at: index)
+            if source.time > limit { break }
+            last = source.time
+            receive(buffer.take(at: index), of: buffer)
+            index += 1
         }
-        buffer.lastTime = buffer[index - 1].time
+        buffer.lastTime = last
         source.next = index
         buffer.advance(to: index)
     }
 
-    /// Passes on a record. Returns the number of its entries.
-    private func translate(_ entry: RecordBuffer.Entry, at index: Int, of buffer: RecordBuffer) -> Int {
-        var length = 1
+    /// Passes on a record, with the numbers of operations in place of their addresses.
+    private func receive(_ entry: RecordBuffer.Entry, of buffer: RecordBuffer) {
         let operation = entry.address == 0 ? -1 : number(of: entry.address, in: buffer)
-        let event: OperationRecord.Event
-        switch entry.kind {
-        case .thread: event = .thread(worker: entry.first == 0 ? nil : Int(entry.first), isMain: entry.second != 0)
-        case .queue:
-            length = 2
-            let name = buffer.takeText(at: index + 1)
-            event = .queue(
-                Int(entry.first >> 1), name: name.isEmpty ? nil : name, maximum: entry.second == .max ? nil : Int(entry.second),
-                isSuspended: entry.first & 1 != 0)
-        case .group: event = .group(queue: Int(entry.first))
-        case .added:
-            event = .added(
-                queue: Int(entry.first >> 8), creator: entry.second == 0 ? nil : number(of: entry.second, in: buffer),
-                priority: Operation.QueuePriority(level: UInt8(entry.first >> 1 & 7)), isReady: entry.first & 1 != 0)
-        case .placeMade: event = .place(buffer.takeText(at: index), isFinal: true)
-        case .placeAdded: event = .place(buffer.takeText(at: index), isFinal: false)
-        case .name: event = .name(buffer.takeText(at: index))
-        case .dependency: event = .dependency(number(of: entry.first, in: buffer))
-        case .ready: event = .ready
-        case .started: event = .started
-        case .returned: event = .returned
-        case .ranElsewhere:
-            length = 2
-            event = .ranElsewhere(
-                worker: buffer.takeText(at: index + 1), slots: Int(buffer[index + 1].address), began: entry.first, ended: entry.second)
-        case .attemptFailed: event = .attemptFailed
-        case .skipped: event = .skipped
-        case .cancelled: event = .cancelled
-        case .error: event = .error(buffer.takeText(at: index))
-        case .finished: event = .finished(entry.first == 0 ? .succeeded : entry.first == 1 ? .failed : .cancelled)
-        case .activityBegan:
-            length = 2
-            event = .activityBegan(Int(entry.first), name: buffer.takeText(at: index + 1))
-        case .activityEnded:
-            length = 2
-            event = .activityEnded(Int(entry.first), detail: buffer.takeText(at: index + 1))
-        case .workerBlocked: event = .workerBlocked(Int(entry.first))
-        case .workerReturned: event = .workerReturned(Int(entry.first))
-        case .text: fatalError("opscript bug: the second half of a record without the first")
-        }
+        let event: OperationRecord.Event =
+            switch entry.event {
+            case .added(let queue, let creator?, let priority, let isReady):
+                .added(queue: queue, creator: number(of: UInt64(creator), in: buffer), priority: priority, isReady: isReady)
+            case .dependency(let address): .dependency(number(of: UInt64(address), in: buffer))
+            default: entry.event
+            }
         receiver.receive(OperationRecord(time: entry.time, thread: buffer.number, operation: operation, event: event))
-        return length
     }
 
     private func number(of address: UInt64, in buffer: RecordBuffer) -> Int {
