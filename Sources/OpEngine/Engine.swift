@@ -9,8 +9,7 @@ import Synchronization
     // it.
 
     /// The engine of `OperationQueue()` and `OperationQueue.main`. Its main thread is the process's.
-    public static let shared = Engine(
-        workerCount: nil, hostMayAddOperations: true, threadLimit: nil, idleTime: .seconds(10), mainThread: getpid())
+    public static let shared = Engine(mainThread: getpid())
 
     /// The number of processors this process may use, limited by its affinity mask and the quota of its control group.
     public static var processorCount: Int { Processors.available }
@@ -51,8 +50,7 @@ import Synchronization
     nonisolated(unsafe) var tinyDuration = Duration.nanoseconds(120)
     private let holds = Atomic<Int>(0)
     private let asynchronousOperations = Atomic<Int>(0)
-    let pendingJobs = Inbox.PendingJobs()
-    let admissions = Guarded(Admissions())
+    let admissions: Guarded<Admissions>
     let timers: Timers
     private let phase = Atomic<UInt8>(0)
     let eventObservers = EventObservers()
@@ -91,19 +89,14 @@ import Synchronization
             mainThread: cplatform_thread_id())
     }
 
-    /// Creates an engine without threads. `hostMayAddOperations` is true, because a simulation detects by itself that nothing can happen
-    /// any more, and no other thread may check that.
-    convenience init(simulatedBy simulated: SimulatedWorkers) {
-        self.init(
-            workerCount: 1, hostMayAddOperations: true, threadLimit: nil, idleTime: .zero, mainThread: cplatform_thread_id(),
-            simulated: simulated)
-    }
-
-    private init(
-        workerCount: Int?, hostMayAddOperations: Bool, threadLimit: Int?, idleTime: Duration, mainThread: pid_t,
-        simulated: SimulatedWorkers? = nil
+    /// - Parameter simulated: replaces the threads. `hostMayAddOperations` must be true then, because a simulation detects by itself that
+    ///   nothing can happen any more, and no other thread may check that.
+    init(
+        workerCount: Int? = nil, hostMayAddOperations: Bool = true, threadLimit: Int? = nil, idleTime: Duration = .seconds(10),
+        mainThread: pid_t, simulated: SimulatedWorkers? = nil
     ) {
         self.simulated = simulated
+        admissions = Guarded(Admissions(simulated: simulated))
         timers = simulated?.timers ?? Timers()
         self.idleTime = idleTime
         givenWorkerCount = workerCount
@@ -111,14 +104,13 @@ import Synchronization
         self.hostMayAddOperations = hostMayAddOperations
         entrance = Entrance(mainThread: mainThread)
         pool = Guarded(Pool())
-        mainInbox = Inbox(parker: Parker(), pendingJobs: pendingJobs, entrance: entrance)
-        reference.refer(to: self)
-        mainInbox.belongs(to: self)
+        mainInbox = Inbox(parker: Parker(), reference: reference, entrance: entrance)
+        reference.engine.refer(to: self)
         if !hostMayAddOperations { ManuallyStartedOperations.register(self) }
     }
 
     deinit {
-        reference.clear()
+        reference.engine.forget(self)
         if !hostMayAddOperations { ManuallyStartedOperations.unregister(self) }
         // A suspended main queue that no user holds is dropped with its engine, as any suspended queue is.
         mainQueueCore?.abandon()
@@ -132,7 +124,7 @@ import Synchronization
             if let queue = main?.queue { return queue }
             let core = main ?? OperationQueue.Core(engine: self, isMain: true)
             let queue = OperationQueue(engine: self, mainCore: core)
-            core.attach(queue)
+            core.reference.refer(to: queue)
             main = core
             return queue
         }
@@ -231,7 +223,7 @@ import Synchronization
 
     func isQuiescent(_ pool: Pool) -> Bool {
         pool.awake == 0 && !pool.hasScheduled && pool.timedWaits == 0 && holds.load(ordering: .acquiring) == 0
-            && asynchronousOperations.load(ordering: .acquiring) == 0 && pendingJobs.count.load(ordering: .acquiring) == 0
+            && asynchronousOperations.load(ordering: .acquiring) == 0 && reference.pendingJobs.load(ordering: .acquiring) == 0
             && !mainInbox.hasReadyOperations && (simulated?.isIdle ?? true) && ManuallyStartedOperations.isEmpty
             && !pool.anyStandsBy
     }

@@ -142,15 +142,9 @@ import Synchronization
         // Safety: the slot holds what `make` stored. The context lives until the thread ends, so it need not be retained.
         guard let pointer = unsafe cplatform_get_thread_context() else { return body() }
         unsafe Unmanaged<ThreadContext>.fromOpaque(pointer)._withUnsafeGuaranteedRef { context in
-            if context.isRunning(operation) { context.whileRunning(nil, in: nil, body) } else { body() }
+            let isRunning = unsafe context.running?.toOpaque() == Unmanaged.passUnretained(operation).toOpaque()
+            if isRunning { context.whileRunning(nil, in: nil, body) } else { body() }
         }
-    }
-
-    /// Whether the body of `operation` runs on this thread, with no other operation nested in it.
-    @inline(__always)
-    private func isRunning(_ operation: Operation) -> Bool {
-        // Safety: the pointer is only compared.
-        unsafe running?.toOpaque() == Unmanaged.passUnretained(operation).toOpaque()
     }
 
     /// Whether the calling thread is the one on which a queue starts `operation`.

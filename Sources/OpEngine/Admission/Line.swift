@@ -20,7 +20,7 @@ struct Line {
     }
 
     let core: ObjectIdentifier
-    private(set) var invited: Operation?
+    var invited: Operation?
     /// For each priority level, the entries in order.
     private var levels = InlineArray<5, Entries>(repeating: Entries())
     private var waitingCount = 0
@@ -53,8 +53,6 @@ struct Line {
             return
         }
     }
-
-    mutating func forgetInvited() { invited = nil }
 
     /// Removes the entry with this rank. O(log n), and moves the entries behind it. Operations that are cancelled together are cancelled
     /// last first, so that few entries move.

@@ -11,8 +11,8 @@ extension BeyondFoundation where Self: Operation {
     /// Has no effect on an operation that has started, or that is started by hand.
     @_disfavoredOverload
     public var exclusiveKeys: Set<String> {
-        get { admission.map { admission in lock.withLock { admission.exclusiveKeys.all } } ?? [] }
-        set { setExclusiveKeys(ExclusiveKeys(newValue)) }
+        get { admission.map { admission in Set(lock.withLock { admission.exclusiveKeys.all }) } ?? [] }
+        set { setExclusiveKeys(Few(newValue)) }
     }
 
     /// The amounts of the engine's `resources` that the operation needs while it executes. Empty by default. See `exclusiveKeys`.
@@ -70,9 +70,9 @@ extension BeyondFoundation where Self: Operation {
 
 extension Operation {
     /// Sets `exclusiveKeys` to one key, without making a set.
-    package func setExclusiveKey(_ key: String) { setExclusiveKeys(ExclusiveKeys(key)) }
+    package func setExclusiveKey(_ key: String) { setExclusiveKeys(Few(CollectionOfOne(key))) }
 
-    fileprivate func setExclusiveKeys(_ keys: ExclusiveKeys) {
+    fileprivate func setExclusiveKeys(_ keys: Few<String>) {
         if changeAdmission({ $0.exclusiveKeys = keys }) { leaveLine() }
     }
 
@@ -92,7 +92,7 @@ extension Engine {
         get { admissions.withLock { $0.resources } }
         set {
             precondition(newValue.allSatisfy { $0.value >= 0 }, "opscript: the amount of a resource cannot be negative")
-            perform(admissions.withLock { $0.setResources(newValue, on: self) })
+            changeAdmissions { $0.setResources(newValue) }
         }
     }
 
@@ -122,7 +122,7 @@ extension BeyondFoundation where Self: OperationQueue {
             // With the lock, so that an operation is either added later, or a member below.
             core.state.withLock { _ in core.set(.rateLimited, newValue != nil) }
             for operation in core.members() { operation.changeAdmission { _ in } }
-            ownEngine.perform(ownEngine.admissions.withLock { $0.setRate(newValue, of: ObjectIdentifier(core), on: ownEngine) })
+            ownEngine.changeAdmissions { $0.setRate(newValue, of: ObjectIdentifier(core)) }
         }
     }
 }

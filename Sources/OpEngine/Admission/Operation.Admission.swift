@@ -21,13 +21,13 @@ extension Operation {
         @safe @exclusivity(unchecked) var hasEndedInStart = false
         /// The number of attempts that have begun.
         @safe @exclusivity(unchecked) var attempt = 0
-        @safe @exclusivity(unchecked) var exclusiveKeys = ExclusiveKeys()
+        @safe @exclusivity(unchecked) var exclusiveKeys = Few<String>()
         @safe @exclusivity(unchecked) private(set) var further: Further?
 
         // Guarded by the lock of `Engine.admissions`.
 
         /// The operation has taken these, or it waits in a line and wants to take them.
-        @safe @exclusivity(unchecked) var claims = Claims()
+        @safe @exclusivity(unchecked) var claims = Few<Claim>()
         /// The place among the operations that wait, in the order of their arrival; 0 for none.
         @safe @exclusivity(unchecked) var ticket: UInt64 = 0
         /// The line that the operation waits in, or from which it was invited.
@@ -39,7 +39,6 @@ extension Operation {
             /// The conditions that were not asked yet.
             @safe @exclusivity(unchecked) var conditions: [OperationPrecondition] = []
             @safe @exclusivity(unchecked) var retryPolicy: RetryPolicy?
-            /// The greatest number of `failures`.
             static let mostFailures = 100
             /// The errors of the latest attempts that have failed and were followed by another one.
             @safe @exclusivity(unchecked) var failures: [any Error] = []
@@ -94,10 +93,7 @@ extension Operation {
     func changeAdmission(_ change: (Admission) -> Void) -> Bool {
         lock.withLock {
             change(ensureAdmission())
-            return transition { state in
-                state.set(State.hasAdmission)
-                return state.has(State.linked)
-            }
+            return transition { $0.set(State.hasAdmission) }.has(State.linked)
         }
     }
 
@@ -137,11 +133,10 @@ extension Operation {
             if !loadState().has(State.cancelled) { askConditions(of: admission) }
         }
         if loadState().has(State.cancelled) {
-            leaveLine(admission, on: engine)
+            engine.changeAdmissions { $0.leaveLine(self, admission) }
             return true
         }
-        var consequences: Admissions.Consequences?
-        let isAdmitted = engine.admissions.withLock { $0.admit(self, admission, in: core, on: engine, &consequences) }
+        let (isAdmitted, consequences) = engine.admissions.withLock { ($0.admit(self, admission, in: core), $0.takeConsequences()) }
         if isAdmitted {
             engine.perform(consequences)
             return true
@@ -152,7 +147,7 @@ extension Operation {
         // could not post it. The operation may even have finished before it was in the line.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         let hasEnded = loadState().has(State.cancelled | State.finishing | State.finished)
-        if hasEnded { leaveLine(admission, on: engine) }
+        if hasEnded { engine.changeAdmissions { $0.leaveLine(self, admission) } }
         if isBack && !admission.isInLine.load(ordering: .relaxed) { resumeInFront() }
         return false
     }
@@ -178,17 +173,12 @@ extension Operation {
     /// dependency.
     func leaveLine() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
-        leaveLine(admission, on: engine)
+        engine.changeAdmissions { $0.leaveLine(self, admission) }
         // Pairs with the fence in `isAdmitted`.
         atomicMemoryFence(ordering: .sequentiallyConsistent)
         resumeInFront()
     }
 
-    private func leaveLine(_ admission: Admission, on engine: Engine) {
-        engine.perform(engine.admissions.withLock { $0.leaveLine(self, admission, on: engine) })
-    }
-
-    /// Ends the pause between two attempts.
     private func endPause(_ admission: Admission, on engine: Engine) {
         if let timer = lock.withLock({ admission.further?.pause.take() })?.timer { engine.cancelTimer(timer) }
     }
@@ -226,19 +216,16 @@ extension Operation {
     /// Moves the operation in its line, because its priority has changed.
     func placeHasChanged() {
         guard let admission, let engine = withQueueCore({ core -> Engine in unsafe core.engine }) else { return }
-        engine.perform(engine.admissions.withLock { $0.reprioritise(self, admission, on: engine) })
+        engine.changeAdmissions { $0.reprioritise(self, admission) }
     }
 
     /// Gives back everything that the operation has taken.
-    ///
-    /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
     func endAdmission(on engine: Engine, thenTakingFrom core: OperationQueue.Core? = nil) {
         guard let admission else { return }
         if !admission.needsOnlyKeys.load(ordering: .relaxed) { endPause(admission, on: engine) }
-        engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) }, thenTakingFrom: core)
+        engine.changeAdmissions(thenTakingFrom: core) { $0.end(self, admission) }
     }
 
-    /// Posts an operation that was invited.
     fileprivate func acceptInvitation(thenTakingFrom core: OperationQueue.Core?) {
         if !resumeInFront(thenTakingFrom: core), !loadState().has(State.cancelled) {
             // The operation has a new dependency, or is not back in its queue yet.
@@ -262,11 +249,18 @@ extension Operation {
 }
 
 extension Engine {
-    /// Performs the consequences of a change of the admissions. The caller holds no lock.
-    ///
-    /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
+    /// Changes the admissions, and performs the consequences. The caller holds no lock.
     @inline(__always)
-    func perform(_ consequences: Admissions.Consequences?, thenTakingFrom core: OperationQueue.Core? = nil) {
+    func changeAdmissions(thenTakingFrom core: OperationQueue.Core? = nil, _ change: (inout Admissions) -> Void) {
+        perform(
+            admissions.withLock { admissions in
+                change(&admissions)
+                return admissions.takeConsequences()
+            }, thenTakingFrom: core)
+    }
+
+    @inline(__always)
+    fileprivate func perform(_ consequences: Admissions.Consequences?, thenTakingFrom core: OperationQueue.Core? = nil) {
         if let consequences { performAll(consequences, thenTakingFrom: core) }
     }
 
@@ -275,9 +269,9 @@ extension Engine {
         for timer in consequences.ended { cancelTimer(timer) }
         for (requirement, serial, moment) in consequences.timers {
             let number = setTimer(at: moment) { [unowned self] in
-                perform(admissions.withLock { $0.timerHasFired(serial: serial, for: requirement, on: self) })
+                changeAdmissions { $0.timerHasFired(serial: serial, for: requirement) }
             }
-            if !admissions.withLock({ $0.note(number, serial: serial, for: requirement) }) { cancelTimer(number) }
+            if !admissions.withLock({ $0.keep(number, serial: serial, for: requirement) }) { cancelTimer(number) }
         }
         for operation in consequences.invited { operation.acceptInvitation(thenTakingFrom: core) }
     }

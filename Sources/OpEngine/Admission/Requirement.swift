@@ -1,5 +1,5 @@
 /// A limited thing of an engine that an operation takes when it starts.
-enum Requirement: Equatable {
+enum Requirement: Hashable {
     /// One of an operation's `exclusiveKeys`. Each key exists once.
     case key(String)
     /// One of an operation's `needs`. The engine's `resources` are the totals.

@@ -88,7 +88,7 @@ extension Operation {
             further.pause = end.map { Admission.Pause(until: $0) }
             rareExtras?.error = nil
         }
-        engine.perform(engine.admissions.withLock { $0.end(self, admission, on: engine) })
+        engine.changeAdmissions { $0.end(self, admission) }
         if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
         postponeUntilNextAttempt(admission, at: end, in: core, on: engine)
         return true

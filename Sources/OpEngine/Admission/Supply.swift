@@ -11,9 +11,8 @@ import OpPlatform
     @safe @exclusivity(unchecked) var used = 0
     /// The tokens of starts; nil for other requirements.
     @safe @exclusivity(unchecked) var bucket: TokenBucket?
-    /// The operations that have taken something that they will return. A key has at most one, so it needs no array.
-    @safe @exclusivity(unchecked) private var firstHolder: Operation?
-    @safe @exclusivity(unchecked) private var otherHolders: [Operation] = []
+    /// The operations that have taken something that they will return.
+    @safe @exclusivity(unchecked) private(set) var holders = Few<Operation>()
     /// The queues with operations that wait, or that were invited to try again.
     @safe @exclusivity(unchecked) var lines: [Line] = []
     /// Whether a timer will invite operations when the next start is allowed. `timer` is that timer, once it was set.
@@ -38,8 +37,8 @@ import OpPlatform
 
     /// The amount that may be taken now.
     @inline(__always)
-    func available(on engine: Engine) -> Int {
-        if let bucket { return bucket.available(at: engine.now) }
+    func available(at now: @autoclosure () -> ContinuousClock.Instant) -> Int {
+        if let bucket { return bucket.available(at: now()) }
         return capacity - used
     }
 
@@ -88,13 +87,21 @@ import OpPlatform
 
     func give(_ amount: Int, to operation: Operation) {
         used += amount
-        if firstHolder == nil { firstHolder = operation } else { otherHolders.append(operation) }
+        holders.append(operation)
     }
 
     func takeBack(_ amount: Int, from operation: Operation) {
         used -= amount
-        if firstHolder === operation { firstHolder = nil } else { otherHolders.removeFirst { $0 === operation } }
+        holders.removeFirst { $0 === operation }
     }
+}
 
-    var holders: [Operation] { (firstHolder.map { [$0] } ?? []) + otherHolders }
+/// A part of what an operation takes when it starts.
+struct Claim {
+    let supply: Supply
+    let amount: Int
+}
+
+extension Few<Claim> {
+    func amount(of supply: Supply) -> Int { first { $0.supply === supply }?.amount ?? 0 }
 }

@@ -170,7 +170,6 @@ private final class MappedBatch<Element: Sendable, Value: Sendable>: Operation, 
         var time = Duration.zero
     }
 
-    /// The time that a batch should take.
     static var usualTime: Duration { .milliseconds(1) }
     /// After this time, a batch leaves the elements that it has not begun.
     private static var longestTime: Duration { .milliseconds(10) }

@@ -75,7 +75,7 @@ extension Operation {
         let share = BlockShare(blocks: blocks, parker: context.parker)
         // Each helper takes the next block, and so does the calling thread.
         let helpers = (1..<blocks.count).map { _ in
-            Operation.helper { [self] in ThreadContext.current.whileRunning(self, in: core) { share.runRest { self.run($0) } } }
+            BlockOperation { [self] in ThreadContext.current.whileRunning(self, in: core) { share.runRest { self.run($0) } } }
         }
         // An engine that was shut down refuses the helpers. The calling thread then runs all blocks.
         try? context.engine.helperQueue.tryAddOperations(helpers, waitUntilFinished: false)
@@ -83,11 +83,7 @@ extension Operation {
         _ = context.block(on: context.engine, parker: context.parker, deadline: nil, canStall: false) { share.isDone }
     }
 
-    /// Runs a block as a part of this operation.
     fileprivate func run(_ block: @Sendable () throws -> Void) {
         do { try block() } catch { fail(with: error) }
     }
-
-    /// A block operation for the engine's internal use.
-    static func helper(_ body: @escaping @Sendable () -> Void) -> Operation { BlockOperation(block: body) }
 }

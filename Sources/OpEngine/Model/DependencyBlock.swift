@@ -5,11 +5,9 @@ import OpPlatform
     // Safety: a block belongs to the dependency list of one operation. The list states who may use the block.
     static let capacity = 3
 
-    /// The next block of the list.
     var next: UnsafeMutablePointer<DependencyBlock>?
     // The edges follow the block in memory.
 
-    /// Creates a block without dependencies.
     static func make(for dependent: Operation) -> UnsafeMutablePointer<DependencyBlock> {
         let size = MemoryLayout<DependencyBlock>.size + capacity * MemoryLayout<DependencyEdge>.stride
         let block = unsafe Memory.allocate(size).bindMemory(to: DependencyBlock.self, capacity: 1)

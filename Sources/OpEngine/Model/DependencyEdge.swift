@@ -14,7 +14,6 @@ import Synchronization
     /// The next edge on the dependency's list. Guarded by the dependency's `dependentsLock`.
     var nextDependent: UnsafeMutablePointer<DependencyEdge>?
 
-    /// Creates a free slot.
     init(from dependent: Operation) { unsafe self.dependent = .passUnretained(dependent) }
 
     /// Whether the dependent counts the dependency as unfinished, that is, whether the edge is on the dependency's list.

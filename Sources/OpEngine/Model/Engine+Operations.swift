@@ -1,7 +1,6 @@
 import OpPlatform
 import Synchronization
 
-/// The operations in the queues of an engine.
 extension Engine {
     func activeCores() -> [OperationQueue.Core] { Registry.lock.withLock { listedCores() } }
 

@@ -108,14 +108,10 @@ open class GroupOperation: Operation, @unchecked Sendable {
     /// Starts the members. See `Operation.start`.
     open override func start() {
         startLimit()
-        guard let error = startOrRefuse(endsWithMain: false, members: inner) else {
-            // A limit may have been set meanwhile. See `timeout`.
-            atomicMemoryFence(ordering: .sequentiallyConsistent)
-            if isExecuting { startLimit() }
-            return
-        }
-        if case .startedWhenFinished = error { return }
-        trap(error)
+        startAsDocumented(endsWithMain: false, members: inner)
+        // A limit may have been set meanwhile. See `timeout`.
+        atomicMemoryFence(ordering: .sequentiallyConsistent)
+        if isExecuting { startLimit() }
     }
 
     /// Runs when the group starts, beside the first members. The group does not finish before `main` returns. The default implementation

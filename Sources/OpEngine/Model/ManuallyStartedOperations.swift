@@ -17,7 +17,7 @@ enum ManuallyStartedOperations {
     /// Balances `begin`. O(engines) if no such operation is left.
     static func end() {
         guard count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 else { return }
-        let watching = engines.withLock { $0.compactMap(\.engine) }
+        let watching = engines.withLock { $0.compactMap { $0.engine.object } }
         for engine in watching { engine.reportStall() }
     }
 

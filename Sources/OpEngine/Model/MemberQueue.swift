@@ -22,12 +22,10 @@ import Synchronization
 
     /// The group's address, for records. Written once, before other threads know the queue.
     private(set) var groupAddress: UInt64 = 0
+    private let reference = BackReference<Operation>()
 
     // The lock of the queue guards all of these, so accesses need no exclusivity checks.
 
-    /// The group until it is deallocated. Not `weak`: a weak reference would slow down every retain and release of the group.
-    // Safety: `groupIsGone` clears the reference before the group's memory is freed.
-    private nonisolated(unsafe) var unretainedGroup: Unmanaged<Operation>?
     @safe @exclusivity(unchecked) private var phase = Phase.held
     /// Whether the group was cancelled, so that members which are added later are cancelled, too.
     @safe @exclusivity(unchecked) private(set) var isGroupCancelled = false
@@ -50,7 +48,7 @@ import Synchronization
         }
         if hasUnfinished {
             // Detached while all members are alive: otherwise the end of a member that is a group would release that group's members.
-            core.detach(self)
+            core.reference.forget(self)
             core.abandon()
         }
         ThreadContext.release(membersOfGroup: &members)
@@ -60,8 +58,8 @@ import Synchronization
     public func belongs(to group: Operation) {
         // Safety: the address is only a number.
         groupAddress = unsafe UInt64(UInt(bitPattern: Unmanaged.passUnretained(group).toOpaque()))
+        reference.refer(to: group)
         core.state.withLock { state in
-            unsafe unretainedGroup = .passUnretained(group)
             state.memberQueue = self
             core.set(.ofGroup)
             state.isHeld = true
@@ -69,15 +67,10 @@ import Synchronization
     }
 
     /// Must be called when the group is being deallocated.
-    public func groupIsGone() { core.state.withLock { _ in unsafe unretainedGroup = nil } }
+    public func groupIsGone() { reference.refer(to: nil) }
 
     /// The group. Nil once it is being deallocated.
-    package var group: Operation? {
-        core.state.withLock { _ in
-            guard let group = unsafe unretainedGroup, unsafe cplatform_try_retain(group.toOpaque()) else { return nil }
-            return unsafe group.takeRetainedValue()
-        }
-    }
+    package var group: Operation? { reference.object }
 
     override var label: String { givenName.map { "group \($0)" } ?? "an unnamed group" }
 
@@ -110,7 +103,7 @@ import Synchronization
     private static let usualCapacity = 14
 
     /// Records a member that has failed, if it is the first one. The caller holds the queue's lock.
-    func note(failed operation: Operation) { if firstFailure == nil { firstFailure = operation } }
+    func recordFailure(of operation: Operation) { if firstFailure == nil { firstFailure = operation } }
 
     /// The reason why a group of this queue cannot be added to `queue`; nil if it can.
     func objection(toJoining queue: OperationQueue) -> OperationError? {

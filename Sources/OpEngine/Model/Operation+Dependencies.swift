@@ -37,7 +37,6 @@ extension Operation {
             return true
         }
     }
-
 }
 
 extension BeyondFoundation where Self: Operation {
@@ -62,10 +61,11 @@ extension Operation {
             let mailbox = observedMailbox
             let old = mailbox == nil ? [] : listedDependencies
             let wasCounted = unsafe edge.pointee.isCounted && DependentList.remove(edge)
-            if rareExtras?.dependencyIndex == nil {
-                unsafe dependencyList.remove(edge)
+            if let hasManyFree = rareExtras?.dependencyIndex?.remove(operation) {
+                unsafe edge.pointee.dependency = nil
+                if hasManyFree { dependencyList.freeEmptyBlocks() }
             } else {
-                unsafe removeIndexed(edge, to: operation)
+                unsafe dependencyList.remove(edge)
             }
             mailbox?.record(.dependencies, old: old, new: listedDependencies)
             return wasCounted
@@ -88,11 +88,7 @@ extension Operation {
         transition { $0.clear(State.dependencyFailed) }
         // Another dependency may have failed after the list was read.
         guard storedDependencies.contains(where: isOther) else { return }
-        let mustCancel = transition { state in
-            state.set(State.dependencyFailed)
-            return state.mustCancel && state.has(State.linked)
-        }
-        if mustCancel { cancelBecauseOfDependency() }
+        if transition({ $0.set(State.dependencyFailed) }).mustCancelInQueue { cancelBecauseOfDependency() }
     }
 
     func link(to dependency: Operation) {
@@ -124,11 +120,7 @@ extension Operation {
     @inline(__always)
     private func expectDependents() -> State {
         let now = loadState()
-        if now.has(State.hasDependents) { return now }
-        return transition { state in
-            state.set(State.hasDependents)
-            return state
-        }
+        return now.has(State.hasDependents) ? now : transition { $0.set(State.hasDependents) }
     }
 
     /// Appends a new edge to the operation's own list. The caller holds `lock`.
@@ -147,20 +139,13 @@ extension Operation {
     private func listFinished(_ dependency: Operation, _ outcome: OperationOutcome) -> Bool {
         // Every edge sets the flag on its dependency. If the flag is clear, no edge exists and the list need not be searched.
         if dependency.loadState().has(State.hasDependents) {
-            if isListed(dependency) { return false }
+            if unsafe edge(to: dependency) != nil { return false }
         } else {
             dependency.transition { $0.set(State.hasDependents) }
         }
         unsafe _ = appendEdge(to: dependency)
-        if outcome == .succeeded { return false }
-        return transition { state in
-            state.set(State.dependencyFailed)
-            return state.mustCancel && state.has(State.linked)
-        }
+        return outcome != .succeeded && transition { $0.set(State.dependencyFailed) }.mustCancelInQueue
     }
-
-    /// Whether `dependency` is on the list. The caller holds `lock`. O(1) on average.
-    private func isListed(_ dependency: Operation) -> Bool { unsafe edge(to: dependency) != nil }
 
     /// The edge to a listed dependency. The caller holds `lock`. O(1) on average for any number of dependencies, because a long list gets
     /// an index.
@@ -176,16 +161,10 @@ extension Operation {
         return unsafe index.edges[ObjectIdentifier(dependency)]
     }
 
-    /// Removes an edge from the operation's own list and from the index. The caller holds `lock`.
-    private func removeIndexed(_ edge: UnsafeMutablePointer<DependencyEdge>, to dependency: Operation) {
-        unsafe edge.pointee.dependency = nil
-        if rareExtras?.dependencyIndex?.remove(dependency) ?? false { dependencyList.freeEmptyBlocks() }
-    }
-
     /// Whether an unfinished dependency is on the list. The caller holds both locks.
     private func dependsAlready(on dependency: Operation) -> Bool {
         // An operation that has finished counts no dependencies, so it is missing on the dependency's list.
-        if loadState().has(State.finishing | State.finished) { return isListed(dependency) }
+        if loadState().has(State.finishing | State.finished) { return unsafe edge(to: dependency) != nil }
         // Walk both lists in step, until the shorter one ends.
         var mine = dependencyList.makeIterator()
         var other = unsafe dependency.dependentList.first

@@ -26,10 +26,7 @@ extension Operation {
         if last.isCounting { stopCounting() }
         if last.has(State.notifiesSubclass) { willFinish() }
         guard claim == .inQueue else {
-            let final = transition { state in
-                state.publishFinish()
-                return state
-            }
+            let final = transition { $0.publishFinish() }
             hasFinished(final)
             if final.has(State.outlivesStart) { ManuallyStartedOperations.end() }
             return (true, nil)
@@ -81,8 +78,7 @@ extension Operation {
     ///
     /// - Parameters:
     ///   - engine: the engine, if the operation has an admission.
-    ///   - takesNext: whether the calling worker takes its next operation from this queue.
-    ///   - group: the thread group with which to take that operation here; nil to take it later.
+    ///   - takesNext, group: as for `Core.leave`.
     /// - Returns: the next operation, if this method has taken it.
     @inline(never)
     private func hasLeft(
@@ -109,8 +105,6 @@ extension Operation {
     }
 
     /// Releases the dependents and runs the handlers of a finished operation. The caller holds no lock.
-    ///
-    /// - Parameter core: the queue from which the calling worker takes its next operation, if any.
     private func hasFinished(_ final: State, thenTakingFrom core: OperationQueue.Core? = nil) {
         if final.has(State.hasDependents) {
             let served = unsafe core.map { unsafe Unmanaged.passUnretained($0) }
@@ -170,10 +164,7 @@ extension Operation {
             let replaced = withExtras { exchange(&$0.completionBlock, with: made) }
             // The finishing thread sets `finished` first and then looks for a block. If `finished` is not set yet, that thread will find
             // this block.
-            let isTooLate = transition { state in
-                state.set(State.hasFinishHandlers)
-                return state.has(State.finished)
-            }
+            let isTooLate = transition { $0.set(State.hasFinishHandlers) }.has(State.finished)
             if isTooLate { withExtras { $0.completionBlock = replaced } } else { record(from: replaced) }
             return (replaced, isTooLate)
         }
@@ -198,22 +189,15 @@ extension Operation {
     /// - Returns: false if the operation is already finishing, so that `willFinish` was called before or is never called.
     @discardableResult
     @_spi(Subclassing) public func tellWhenFinished() -> Bool {
-        let (hasFinished, isInTime) = transition { state in
-            state.set(State.notifiesSubclass)
-            return (state.has(State.finished), !state.has(State.finishing))
-        }
-        if hasFinished { runFinishHandlers() }
-        return isInTime
+        let state = transition { $0.set(State.notifiesSubclass) }
+        if state.has(State.finished) { runFinishHandlers() }
+        return !state.has(State.finishing)
     }
 
     /// Marks the operation as having handlers. The finishing thread runs the new handler; if that thread has already passed, this method
     /// runs it.
     func announceFinishHandler() {
-        let hasFinished = transition { state in
-            state.set(State.hasFinishHandlers)
-            return state.has(State.finished)
-        }
-        if hasFinished { runFinishHandlers() }
+        if transition({ $0.set(State.hasFinishHandlers) }).has(State.finished) { runFinishHandlers() }
     }
 
     /// Takes all handlers and calls them: first the others, then the completion block, then `didFinish`.

@@ -17,7 +17,6 @@ extension Operation {
         react(toChangeOf: observed)
     }
 
-    /// Acts on an announced change.
     func react(toChangeOf key: ObservedKey) {
         if mayChange(.isReady, with: key) { becomeReady() }
         if mayChange(.isFinished, with: key), !loadState().has(State.finished) && isFinished { end() }

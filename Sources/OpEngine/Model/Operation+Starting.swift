@@ -28,8 +28,8 @@ extension BeyondFoundation where Self: Operation {
 extension Operation {
     /// `startOrRefuse` for callers that cannot throw. Starting a finished operation has no effect, as Apple's documentation says. Other
     /// mistakes trap.
-    func startAsDocumented(endsWithMain: Bool = true) {
-        guard let error = startOrRefuse(endsWithMain: endsWithMain) else { return }
+    func startAsDocumented(endsWithMain: Bool = true, members: MemberQueue? = nil) {
+        guard let error = startOrRefuse(endsWithMain: endsWithMain, members: members) else { return }
         if case .startedWhenFinished = error { return }
         trap(error)
     }
@@ -148,10 +148,7 @@ extension Operation {
         var isBare = false
         // A plain class has no `willFinish` to call.
         if !OverriddenMethods.isPlain(self) {
-            let last = transition { state in
-                state.beginEnd()
-                return state
-            }
+            let last = transition { $0.set(State.finishing) }
             if last.has(State.notifiesSubclass) { willFinish() }
             isBare = last.has(State.isInert) && lock.withLock { extras == nil && dependencyList.isEmpty }
         }
@@ -219,7 +216,7 @@ extension Operation {
         if isFinished {
             end()
         } else if !endsFromWithin, transition({ $0.startReturned() }) {
-            core.operationOutlivesStart()
+            unsafe core.engine.operationOutlivesStart()
         }
         if hasAdmission && startHasReturned() { end() }
     }

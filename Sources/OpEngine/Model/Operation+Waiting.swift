@@ -29,7 +29,7 @@ extension BeyondFoundation where Self: Operation {
         switch outcome {
         case .satisfied: return true
         case .timedOut, .stalled:
-            lock.withLock { if let rareExtras { rareExtras.waiters.removeFirst(where: { $0 === parkerOfWait(context, engine) }) } }
+            lock.withLock { if let rareExtras { rareExtras.waiters.removeFirst { $0 === context.parker(on: engine) } } }
             if outcome == .stalled { throw OperationError.neverFinishes([self]) }
             return false
         }
@@ -53,8 +53,6 @@ extension Operation {
         !isAsynchronous && !loadState().has(State.finishing | State.finished)
             && (OverriddenMethods.isPlain(self) || !OverriddenMethods.flags(of: self).contains(.isFinished))
     }
-
-    fileprivate func parkerOfWait(_ context: ThreadContext, _ engine: Engine) -> Parker { context.parker(on: engine) }
 
     /// Calls `body` with the core of the operation's queue and keeps the core alive meanwhile. Returns nil if the operation is in no queue.
     func withQueueCore<Result>(_ body: (OperationQueue.Core) -> Result) -> Result? {
@@ -142,7 +140,7 @@ extension OperationQueue {
             wake()
         }
 
-        package func end() { core.state.withLock { $0.waits.removeFirst(where: { $0 === self }) } }
+        package func end() { _ = core.state.withLock { $0.waits.removeFirst { $0 === self } } }
     }
 
     /// A wait for this queue to become empty, for the thread that runs `inbox`.
@@ -159,8 +157,6 @@ extension OperationQueue.Core {
         defer { wait.end() }
         return context.wait(on: engine, deadline: deadline, isDone: { wait.isOver }, register: { _ in })
     }
-
-    func operationOutlivesStart() { unsafe engine.operationOutlivesStart() }
 }
 
 extension Engine {
@@ -172,8 +168,7 @@ extension Engine {
 }
 
 extension Array {
-    /// Removes the first element that satisfies `fits`, if any.
-    mutating func removeFirst(where fits: (Element) -> Bool) {
-        if let index = firstIndex(where: fits) { remove(at: index) }
-    }
+    /// Removes and returns the first element that satisfies `fits`, if any.
+    @discardableResult
+    mutating func removeFirst(where fits: (Element) -> Bool) -> Element? { firstIndex(where: fits).map { remove(at: $0) } }
 }

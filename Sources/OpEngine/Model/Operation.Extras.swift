@@ -104,7 +104,6 @@ extension Operation {
             memberQueue?.settingsHaveChanged()
         }
     }
-
 }
 
 extension BeyondFoundation where Self: Operation {
@@ -115,12 +114,11 @@ extension BeyondFoundation where Self: Operation {
         set {
             let mustCancel = transition { state in
                 state.policy = newValue == .succeeded ? .succeeded : .finished
-                return state.mustCancel && state.has(Operation.State.linked)
+                return state.mustCancelInQueue
             }
             if mustCancel { cancelBecauseOfDependency() }
         }
     }
-
 }
 
 extension Operation {

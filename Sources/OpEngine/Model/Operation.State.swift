@@ -26,7 +26,7 @@ extension Operation {
     /// | `posted` | `post`, in `join`, `dependencyFinished`, `dependencyRemoved`, `cancel`, or when a condition changes | `recall`, `postpone` |
     /// | `started` | `startBody`, `launch`, `start` by hand | `endAttempt` |
     /// | `executing` | `startBody`, `start` | `endAttempt`, `publishFinish` |
-    /// | `finishing` | `claimFinish`, `beginEnd`, `publishFinish` | |
+    /// | `finishing` | `claimFinish`, `runBody`, `publishFinish` | |
     /// | `finished` | `publishFinish` | |
     /// | `failed` | `fail(with:)` | `endAttempt` |
     /// | `dependencyFailed` | `dependencyFinished`, `addDependency` of a failed one | `removeDependency` of the last failed one |
@@ -103,10 +103,15 @@ extension Operation {
         static let hasConsequences = hasDependents | notifiesAtEnd | failed
 
         @inline(__always) func has(_ flag: UInt64) -> Bool { bits & flag != 0 }
-        @inline(__always) mutating func set(_ flags: UInt64) { bits |= flags }
         @inline(__always) mutating func clear(_ flags: UInt64) { bits &= ~flags }
 
-        @inline(__always) var unfinishedDependencyCount: Int { Int(bits & State.dependencyMask) }
+        /// Sets flags. Returns the state afterwards.
+        @inline(__always)
+        @discardableResult
+        mutating func set(_ flags: UInt64) -> Self {
+            bits |= flags
+            return self
+        }
 
         /// The priority level. See `QueuePriority.level`. Stored as the XOR with the default level, so that the default needs no bits set.
         @inline(__always) var level: UInt8 {
@@ -144,6 +149,9 @@ extension Operation {
             bits & (State.dependencyFailed | State.requiresSuccess) == State.dependencyFailed | State.requiresSuccess
                 && bits & (State.cancelled | State.started | State.executing | State.finishing | State.finished) == 0
         }
+
+        /// `mustCancel` of an operation in a queue, which keeps it alive.
+        var mustCancelInQueue: Bool { has(State.linked) && mustCancel }
 
         /// How the operation finished, or how it would finish now.
         var outcome: OperationOutcome {
@@ -199,10 +207,6 @@ extension Operation.State {
     mutating func unclaim() { clear(State.claimed) }
 
     /// Puts the operation on its queue's list and applies the queue's default policy. The caller holds the queue's lock.
-    ///
-    /// - Parameters:
-    ///   - flags: further flags to set.
-    ///   - isClaimed: whether the caller has claimed the operation.
     @inline(__always)
     mutating func join(setting flags: UInt64, isClaimed: Bool, requiringSuccessByDefault: Bool) -> ReadinessAction {
         let others = State.finishing | State.finished | (isClaimed ? 0 : State.claimed | State.started | State.executing)
@@ -229,7 +233,7 @@ extension Operation.State {
         bits -= 1
         if !succeeded {
             set(State.dependencyFailed)
-            if has(State.linked) && mustCancel { return .cancel }
+            if mustCancelInQueue { return .cancel }
         }
         return post() ? .post : .none
     }
@@ -345,10 +349,6 @@ extension Operation.State {
         return has(State.linked) ? .inQueue : .alone
     }
 
-    /// `claimFinish` for an operation that only the caller can finish.
-    @inline(__always)
-    mutating func beginEnd() { set(State.finishing) }
-
     /// `start` has returned. Returns true if the operation continues and code unknown to the engine may finish it.
     @inline(__always)
     mutating func startReturned() -> Bool {
@@ -368,8 +368,8 @@ extension Operation.State {
     var isAbandoned: Bool { bits & (State.outlivesStart | State.finished) == State.outlivesStart }
 
     @inline(__always)
-    mutating func publishFinish() {
+    mutating func publishFinish() -> Operation.State {
         clear(State.executing)
-        set(State.finishing | State.finished)
+        return set(State.finishing | State.finished)
     }
 }

@@ -59,7 +59,6 @@ import Synchronization
 
         private init(value: UInt8) { self.value = value }
 
-        /// On the ready list.
         @inline(__always) init(readyAt level: UInt8) { value = QueuePosition.firstReady + level }
 
         @inline(__always) var isReady: Bool { value >= QueuePosition.firstReady }

@@ -57,7 +57,7 @@ extension OperationQueue {
     }
 
     /// Ends what `hasRoom(waking:)` has begun.
-    package func stopWaking(_ inbox: Inbox) { core.state.withLock { $0.capacityWaiters.removeFirst { $0 === inbox.parker } } }
+    package func stopWaking(_ inbox: Inbox) { _ = core.state.withLock { $0.capacityWaiters.removeFirst { $0 === inbox.parker } } }
 
     /// The error that the engine throws if a full queue stays full.
     package func staysFull(for operation: Operation) -> OperationError {
@@ -90,12 +90,11 @@ extension OperationQueue.Core {
     func waitForRoom(
         after first: Addition, for operations: [Operation], areBarriers: Bool, queue: OperationQueue
     ) throws(OperationError) {
-        if first == .closed { throw groupHasFinished(adding: operations[0]) }
         // Safety: the caller retains the queue.
         let engine: Engine = unsafe self.engine
         let context = ThreadContext.current
         let parker = context.parker(on: engine)
-        var addition = Addition.full
+        var addition = first
         let outcome = context.wait(
             on: engine, deadline: nil,
             isDone: {
@@ -107,7 +106,7 @@ extension OperationQueue.Core {
                 addition = add(operations, areBarriers: areBarriers, queue: queue)
                 return addition != .full
             }, register: { _ in })
-        state.withLock { $0.capacityWaiters.removeFirst { $0 === parker } }
+        _ = state.withLock { $0.capacityWaiters.removeFirst { $0 === parker } }
         if addition == .added { return }
         if addition == .closed { throw groupHasFinished(adding: operations[0]) }
         if outcome == .satisfied { throw .engineShutDown(operation: operations[0].label) }

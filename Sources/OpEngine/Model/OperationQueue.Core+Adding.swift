@@ -13,9 +13,7 @@ extension OperationQueue.Core {
 
     /// Adds an operation if there is room. On success, takes over the caller's reference. Otherwise nothing has changed.
     ///
-    /// - Parameters:
-    ///   - isOfPlainClass: see `OverriddenMethods`.
-    ///   - isBarrier: whether the operation is added as a barrier.
+    /// - Parameter isOfPlainClass: see `OverriddenMethods`.
     @inline(__always)
     func add(_ operation: Unmanaged<Operation>, isOfPlainClass: Bool, isBarrier: Bool, queue: OperationQueue) -> Addition {
         let locked = unsafe state.lock()
@@ -46,8 +44,6 @@ extension OperationQueue.Core {
 
     /// Adds a batch of operations that the caller has claimed. Room for one operation is enough for the whole batch. Without room, nothing has
     /// changed.
-    ///
-    /// - Parameter areBarriers: whether each operation is added as a barrier.
     func add(_ operations: [Operation], areBarriers: Bool, queue: OperationQueue) -> Addition {
         guard !operations.isEmpty else { return .added }
         var unsettled: [(operation: Operation, action: Operation.State.ReadinessAction)] = []

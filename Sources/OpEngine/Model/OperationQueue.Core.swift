@@ -9,7 +9,7 @@ extension OperationQueue {
     /// `OperationQueue` is the object that users hold. The core retains that object while something in the queue may run. A suspended queue
     /// that no user holds is deallocated together with its operations. The core retains itself while it has operations.
     @safe final class Core: ServedQueue, @unchecked Sendable {
-        // Safety: `@unchecked Sendable` because `state` and `unretainedQueue` have locks, and the other variables state what guards them.
+        // Safety: `@unchecked Sendable` because `state` has a lock, and the other variables state what guards them.
         let state = Guarded(State(), alignment: 64)
         let isMain: Bool
         /// The bits of `Specialty` that the queue has. Atomic, to be read without the lock.
@@ -18,11 +18,8 @@ extension OperationQueue {
         let isHelper = Atomic<Bool>(false)
         /// The number under which the recorder knows the queue. Guarded by the queue's lock.
         var recordNumber: RecordNumber?
-        private let referenceLock = Lock()
-        /// The queue object that users hold; guarded by `referenceLock`. Not `weak`: a weak reference would slow down every retain and
-        /// release of the queue.
-        // Safety: `detach` clears the reference before the object's memory is freed.
-        private var unretainedQueue: Unmanaged<OperationQueue>?
+        /// The queue object that users hold. A main queue may get a new one.
+        let reference = BackReference<OperationQueue>()
         /// The links of the engine's list of queues that have operations. Guarded by `Registry.lock`.
         var previousActive: Unmanaged<Core>?
         var nextActive: Unmanaged<Core>?
@@ -71,24 +68,8 @@ extension OperationQueue {
             }
         }
 
-        // MARK: The queue object
-
         /// The queue object. Nil once it is being deallocated.
-        var queue: OperationQueue? {
-            referenceLock.withLock {
-                guard let queue = unsafe unretainedQueue, unsafe cplatform_try_retain(queue.toOpaque()) else { return nil }
-                return unsafe queue.takeRetainedValue()
-            }
-        }
-
-        func attach(_ queue: OperationQueue) { referenceLock.withLock { unsafe unretainedQueue = .passUnretained(queue) } }
-
-        /// Clears the reference to `queue`, which is being deallocated. A main queue may already have a new object.
-        func detach(_ queue: OperationQueue) {
-            referenceLock.withLock {
-                if unsafe unretainedQueue?.toOpaque() == Unmanaged.passUnretained(queue).toOpaque() { unsafe unretainedQueue = nil }
-            }
-        }
+        var queue: OperationQueue? { reference.object }
 
         // MARK: Ready operations
 
@@ -236,15 +217,12 @@ extension OperationQueue {
                 sched_yield()
                 unsafe locked = state.lock()
             }
-            let final = operation.transition { state in
-                state.publishFinish()
-                return state
-            }
+            let final = operation.transition { $0.publishFinish() }
             let departure = unsafe Departure(from: &locked.pointee, of: self)
             if let group, departure == nil, final.bits & Operation.State.hasConsequences == 0 {
                 return unsafe (final, takeAndUnlock(locked, by: group), nil)
             }
-            if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.note(failed: operation) }
+            if final.has(Operation.State.failed) { unsafe locked.pointee.memberQueue?.recordFailure(of: operation) }
             let notifyOthers = unsafe !takesNext || final.has(Operation.State.notifiesAtEnd) || locked.pointee.observation != nil
             let woken = unsafe notifyOthers ? locked.pointee.schedule() : nil
             state.unlock()
@@ -284,9 +262,7 @@ extension OperationQueue {
             @inline(never)
             func perform(_ core: Core) {
                 for waiter in capacityWaiters ?? [] { waiter.unpark() }
-                for wait in waits {
-                    wait.notify()
-                }
+                for wait in waits { wait.notify() }
                 // Safety: balances the retain in `begin`. A thread that looks up the core holds the registry's lock, and `deactivate` has
                 // taken that lock since.
                 if isLast { unsafe Unmanaged.passUnretained(core).release() }

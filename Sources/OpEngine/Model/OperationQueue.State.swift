@@ -19,8 +19,10 @@ extension OperationQueue {
 
         /// The maximum of executing operations; `.max` if the engine decides.
         var maximum = Int.max
-        /// The reasons for which the queue starts nothing. See `isSuspended` and `isHeld`.
-        private var stops: Stops = []
+        /// Whether the user has suspended the queue.
+        var isSuspended = false
+        /// Whether the queue is that of a group which has not started.
+        var isHeld = false
         /// Whether a thread is on its way that takes operations: the queue is in the engine's run queue, or a main queue or an executor was
         /// notified.
         var isScheduled = false
@@ -85,24 +87,6 @@ extension OperationQueue {
             @inline(__always) set { storedExecuting = UInt32(newValue) }
         }
 
-        private struct Stops: OptionSet {
-            let rawValue: UInt8
-            static let suspended = Stops(rawValue: 1)
-            static let held = Stops(rawValue: 2)
-        }
-
-        /// Whether the user has suspended the queue.
-        var isSuspended: Bool {
-            get { stops.contains(.suspended) }
-            set { if newValue { stops.insert(.suspended) } else { stops.remove(.suspended) } }
-        }
-
-        /// Whether the queue is that of a group which has not started.
-        var isHeld: Bool {
-            get { stops.contains(.held) }
-            set { if newValue { stops.insert(.held) } else { stops.remove(.held) } }
-        }
-
         /// The queue itself if it is that of a group.
         var memberQueue: MemberQueue? {
             get { unsafe groupQueue?.takeUnretainedValue() }
@@ -110,12 +94,12 @@ extension OperationQueue {
         }
 
         /// Whether nothing in the queue can start until its settings change. Code that can change them must hold the queue.
-        @inline(__always) var isResting: Bool { (!stops.isEmpty || maximum == 0) && !isEnding && executing == 0 }
+        @inline(__always) var isResting: Bool { (isSuspended || isHeld || maximum == 0) && !isEnding && executing == 0 }
 
         /// Whether an operation may start now.
         @inline(__always) var isRunnable: Bool {
             (executing - Int(nestedRuns) < maximum || isEnding && executing == 0) && segments.current.hasReady
-                && (stops.isEmpty || isEnding)
+                && (!(isSuspended || isHeld) || isEnding)
         }
 
         /// Marks the queue as scheduled if an operation may start, no thread is on its way, and no worker stands by. The caller must wake a thread

@@ -39,7 +39,7 @@ open class OperationQueue: @unchecked Sendable {
         ownEngine = .shared
         core = Core(engine: .shared, isMain: false)
         isMain = false
-        core.attach(self)
+        core.reference.refer(to: self)
     }
 
     /// Creates a queue that runs its operations on `engine`.
@@ -47,7 +47,7 @@ open class OperationQueue: @unchecked Sendable {
         ownEngine = engine
         core = Core(engine: engine, isMain: false)
         isMain = false
-        core.attach(self)
+        core.reference.refer(to: self)
     }
 
     /// Creates the queue object of an engine's main queue.
@@ -58,7 +58,7 @@ open class OperationQueue: @unchecked Sendable {
     }
 
     deinit {
-        core.detach(self)
+        core.reference.forget(self)
         if core.isMain { return }
         core.abandon()
         if core.has(.rateLimited) { rateLimit = nil }

@@ -28,9 +28,7 @@ import Synchronization
 
     /// Whether a subclass of `GroupOperation` overrides `cancel`.
     static func hasOwnCancel(_ group: GroupOperation) -> Bool {
-        // Safety: the table of a subclass begins like the table of its superclass.
-        let (base, own) = unsafe (words(of: GroupOperation.self), UnsafePointer<UInt>(bitPattern: address(of: group)).unsafelyUnwrapped)
-        return cancelEntries.isEmpty || cancelEntries.contains { unsafe own[$0] != base[$0] }
+        differs(address(of: group), from: GroupOperation.self, in: cancelEntries)
     }
 
     /// The flags for which the class has its own getters.
@@ -69,10 +67,10 @@ import Synchronization
         return overridden
     }
 
-    /// Whether the class overrides the methods of some entries.
-    private static func differs(_ type: UInt, in entries: [Int]) -> Bool {
+    /// Whether the class overrides the methods of some entries of `base`.
+    private static func differs(_ type: UInt, from base: Operation.Type = Operation.self, in entries: [Int]) -> Bool {
         // Safety: the table of a subclass begins like the table of its superclass.
-        let (base, own) = unsafe (words(of: Operation.self), UnsafePointer<UInt>(bitPattern: type).unsafelyUnwrapped)
+        let (base, own) = unsafe (words(of: base), UnsafePointer<UInt>(bitPattern: type).unsafelyUnwrapped)
         return entries.isEmpty || entries.contains { unsafe own[$0] != base[$0] }
     }
 

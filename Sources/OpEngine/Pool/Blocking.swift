@@ -79,17 +79,15 @@ extension Engine {
     ///   - inbox: the thread's inbox.
     ///   - runsJobs: whether the caller runs the jobs that arrive in the inbox.
     func sleepUnlessStalled(_ parker: Parker, canStall: Bool, inbox: Inbox?, runsJobs: Bool) -> Bool {
-        let sleep = { self.sleepUnlessStalled(parker, canStall: canStall) }
+        func sleep() -> Bool {
+            pool.withLock { $0.beginSleep(Pool.Sleep(parker: parker, canStall: canStall)) }
+            reportStall()
+            _ = parker.waitForNotification()
+            let isStalled = pool.withLock { $0.endSleep(of: parker) }
+            _ = parker.consumeNotification()
+            return isStalled
+        }
         return inbox?.whileJobsSleep(runsJobs: runsJobs, sleep) ?? sleep()
-    }
-
-    private func sleepUnlessStalled(_ parker: Parker, canStall: Bool) -> Bool {
-        pool.withLock { $0.beginSleep(Pool.Sleep(parker: parker, canStall: canStall)) }
-        reportStall()
-        _ = parker.waitForNotification()
-        let isStalled = pool.withLock { $0.endSleep(of: parker) }
-        _ = parker.consumeNotification()
-        return isStalled
     }
 
     /// Fails one wait if the engine is quiescent. Chooses the most recent wait, because its failure may let others succeed, and the main

@@ -227,8 +227,7 @@ extension Engine {
         /// Removes a worker whose thread could not be started. Lowers the thread limit to the current number of threads, and wakes an
         /// existing worker instead.
         mutating func couldNotStart(_ worker: Worker) -> Wake {
-            workers.removeAll { $0 === worker }
-            awake -= 1
+            remove(worker)
             isAnyWorkerSearching = false
             threadLimit = max(1, workers.count)
             // Starting another thread would fail as well.

@@ -1,3 +1,4 @@
+import CPlatform
 import OpPlatform
 
 extension Engine {
@@ -24,7 +25,7 @@ extension Engine {
         /// Creates an engine whose choices are determined by `seed`.
         public init(seed: UInt64) {
             workers = SimulatedWorkers(seed: seed)
-            engine = Engine(simulatedBy: workers)
+            engine = Engine(workerCount: 1, mainThread: cplatform_thread_id(), simulated: workers)
         }
 
         /// Runs one operation that may run now, of a queue chosen by the seed. If there is none, advances the time until one may run that

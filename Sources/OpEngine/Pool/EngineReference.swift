@@ -1,25 +1,41 @@
 import CPlatform
 import OpPlatform
+import Synchronization
 
-/// Refers to an engine until it is deallocated, without keeping it alive.
+/// The part of an engine that its inboxes share, and that outlives the engine.
+final class EngineReference: Sendable {
+    let engine = BackReference<Engine>()
+    /// The number of unfinished jobs in all inboxes of the engine.
+    let pendingJobs = Atomic<Int>(0)
+}
+
+/// Refers to an object until it is deallocated, without keeping it alive.
 ///
-/// Not `weak`: a weak reference would make every retain and release of the engine take about four times the instructions.
-@safe final class EngineReference: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `lock` guards `unretained`.
+/// Not `weak`: a weak reference would make every retain and release of the object take about four times the instructions.
+@safe struct BackReference<Object: AnyObject>: ~Copyable, Sendable {
     private let lock = Lock()
-    // Safety: the engine clears the reference before its memory is freed.
-    @exclusivity(unchecked) private var unretained: Unmanaged<Engine>?
+    /// The object's address; 0 for none. Guarded by `lock`.
+    private let address = Atomic<UInt>(0)
 
-    /// The engine. Nil once it is being deallocated.
-    var engine: Engine? {
+    /// The object. Nil once it is being deallocated.
+    var object: Object? {
         lock.withLock {
-            guard let engine = unsafe unretained, unsafe cplatform_try_retain(engine.toOpaque()) else { return nil }
-            return unsafe engine.takeRetainedValue()
+            // Safety: the object ends the reference before its memory is freed.
+            guard let pointer = unsafe UnsafeMutableRawPointer(bitPattern: address.load(ordering: .relaxed)),
+                unsafe cplatform_try_retain(pointer)
+            else { return nil }
+            return unsafe Unmanaged<Object>.fromOpaque(pointer).takeRetainedValue()
         }
     }
 
-    func refer(to engine: Engine) { lock.withLock { unsafe unretained = .passUnretained(engine) } }
+    func refer(to object: Object?) {
+        lock.withLock { address.store(object.map { Self.address(of: $0) } ?? 0, ordering: .relaxed) }
+    }
 
-    /// Must be called when the engine is being deallocated.
-    func clear() { lock.withLock { unsafe unretained = nil } }
+    /// Must be called, or `refer`, when the object is being deallocated. No effect if another object has replaced it.
+    func forget(_ object: Object) {
+        lock.withLock { _ = address.compareExchange(expected: Self.address(of: object), desired: 0, ordering: .relaxed) }
+    }
+
+    private static func address(of object: Object) -> UInt { unsafe UInt(bitPattern: Unmanaged.passUnretained(object).toOpaque()) }
 }

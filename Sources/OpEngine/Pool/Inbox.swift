@@ -4,8 +4,7 @@ import Synchronization
 /// Receives work for one thread from other threads. Only the owning thread runs the work: the worker, the thread that made the engine, or in a
 /// runtime's main inbox the thread that is inside the runtime.
 public final class Inbox: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `jobs` has a lock, `reference` is written once before the inbox is shared, and the other
-    // variables are used only on the owning thread.
+    // Safety: `@unchecked Sendable` because `jobs` has a lock, and the other variables are used only on the owning thread.
 
     /// The reason why a `run` ended.
     public enum Outcome: Sendable, Hashable {
@@ -18,13 +17,11 @@ public final class Inbox: @unchecked Sendable {
     }
 
     /// Not retained, because the engine owns its inboxes. A user who holds only the inbox can still post.
-    var engine: Engine? { reference?.engine }
-    @safe @exclusivity(unchecked) private var reference: EngineReference?
+    var engine: Engine? { reference.engine.object }
+    private let reference: EngineReference
     let parker: Parker
     private let entrance: Entrance?
     private var isMain: Bool { entrance != nil }
-    /// The number of unfinished jobs in all inboxes of the engine.
-    private let pendingJobs: PendingJobs
     private let jobs = Guarded(Jobs())
     /// The number of jobs that were posted, and of those that the owning thread has taken. `postedCount` changes only with the lock of
     /// `jobs` held, `takenCount` only on the owning thread.
@@ -45,20 +42,10 @@ public final class Inbox: @unchecked Sendable {
         var isClosed = false
     }
 
-    /// The counter that all inboxes of an engine share.
-    final class PendingJobs: Sendable {
-        let count = Atomic<Int>(0)
+    /// Creates the inbox of a worker, or of the main queue if there is an entrance.
+    init(parker: Parker, reference: EngineReference, entrance: Entrance?) {
+        (self.parker, self.reference, self.entrance) = (parker, reference, entrance)
     }
-
-    /// Creates the inbox of a worker, or of the main queue if there is an entrance. The engine must call `belongs` before it shares the
-    /// inbox.
-    init(parker: Parker, pendingJobs: PendingJobs, entrance: Entrance?) {
-        self.parker = parker
-        self.pendingJobs = pendingJobs
-        self.entrance = entrance
-    }
-
-    func belongs(to engine: Engine) { reference = engine.reference }
 
     // MARK: From any thread
 
@@ -67,7 +54,7 @@ public final class Inbox: @unchecked Sendable {
     /// - Returns: false if the owning thread has ended, so that the job will never run.
     @discardableResult
     public func post(_ job: @escaping @Sendable () -> Void) -> Bool {
-        pendingJobs.count.wrappingAdd(1, ordering: .acquiringAndReleasing)
+        reference.pendingJobs.wrappingAdd(1, ordering: .acquiringAndReleasing)
         let isAccepted = jobs.withLock { jobs in
             if jobs.isClosed { return false }
             jobs.pending.append(Block(job))
@@ -147,21 +134,15 @@ public final class Inbox: @unchecked Sendable {
     /// Calls `body`, which runs jobs and operations, inside the runtime. Keeps the engine meanwhile. Without its engine, an inbox receives no
     /// operations, but it may receive jobs.
     private func serving<Result>(_ name: StaticString, _ body: (ThreadContext, Engine?) -> Result) -> Result {
-        enter(name)
-        defer { leave() }
+        let runtime = entrance.flatMap { $0.isOpen ? $0 : nil }
+        runtime?.enter(name)
+        defer { runtime?.leave() }
         let context = ThreadContext.current, engine = engine
         defer { withExtendedLifetime(engine) {} }
         announcements.begin()
         defer { endDraining() }
         return asRunning(context) { body(context, engine) }
     }
-
-    /// Enters the runtime that the inbox belongs to, if it does.
-    @inline(__always)
-    private func enter(_ name: StaticString) { if let entrance, entrance.isOpen { entrance.enter(name) } }
-
-    @inline(__always)
-    private func leave() { if let entrance, entrance.isOpen { entrance.leave() } }
 
     /// Runs all jobs. A worker calls this method between two operations.
     func runJobs() {
@@ -211,13 +192,13 @@ public final class Inbox: @unchecked Sendable {
     func whileJobsSleep(runsJobs: Bool, _ body: () -> Bool) -> Bool {
         let asleep = runningJobs + (runsJobs ? 0 : jobCount)
         if asleep == 0 { return body() }
-        pendingJobs.count.wrappingSubtract(asleep, ordering: .acquiringAndReleasing)
-        defer { pendingJobs.count.wrappingAdd(asleep, ordering: .acquiringAndReleasing) }
+        reference.pendingJobs.wrappingSubtract(asleep, ordering: .acquiringAndReleasing)
+        defer { reference.pendingJobs.wrappingAdd(asleep, ordering: .acquiringAndReleasing) }
         return body()
     }
 
     private func jobHasEnded() {
-        if pendingJobs.count.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { engine?.reportStall() }
+        if reference.pendingJobs.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { engine?.reportStall() }
     }
 
     /// Runs the remaining jobs when the thread ends or the engine has been shut down. Later jobs are dropped.

@@ -57,8 +57,7 @@ public final class Worker: @unchecked Sendable {
         self.group = group
         self.engine = engine
         parker = Parker()
-        inbox = Inbox(parker: parker, pendingJobs: engine.pendingJobs, entrance: nil)
-        inbox.belongs(to: engine)
+        inbox = Inbox(parker: parker, reference: engine.reference, entrance: nil)
     }
 
     /// Names a process that works for this thread; 0 for none. The thread waits for the process. The worker counts as blocked only while the process

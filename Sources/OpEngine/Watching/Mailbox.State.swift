@@ -31,26 +31,7 @@ extension Mailbox {
         /// The value after the change. Nil for a flag of the engine whose getter a subclass overrides: the delivery asks that getter.
         var new: (any Sendable)?
         /// Whether observers that know the new value are told as well, because the value may have changed in between.
-        let isAlwaysTold: Bool
-
-        /// A change of a value that the engine stores.
-        init(of key: ObservedKey, from old: any Sendable, to new: any Sendable) {
-            (self.key, self.old, self.new, isAlwaysTold) = (key, (old, .max), new, true)
-        }
-
-        /// The engine changed a flag whose getter a subclass overrides.
-        init(ofOverridden key: ObservedKey) { (self.key, isAlwaysTold) = (key, true) }
-
-        /// A subclass announced a change. `announcement` is the matching `willChangeValue`, if there was one.
-        init(of key: ObservedKey, announced announcement: Announcement?, to new: any Sendable) {
-            (self.key, self.new, isAlwaysTold) = (key, new, false)
-            old = announcement.map { ($0.old, $0.sequence) }
-        }
-
-        /// The value of `key` may depend on what a subclass has changed.
-        init(of key: ObservedKey, perhapsTo new: any Sendable, isAlwaysTold: Bool) {
-            (self.key, self.new, self.isAlwaysTold) = (key, new, isAlwaysTold)
-        }
+        var isAlwaysTold = true
     }
 
     /// A call of `willChangeValue` without its `didChangeValue` so far.
@@ -122,13 +103,13 @@ extension Mailbox {
 
         /// Records a change of a value that the engine stores. Evaluates the values only if the key is observed.
         mutating func record(_ key: ObservedKey, old: @autoclosure () -> any Sendable, new: @autoclosure () -> any Sendable) {
-            if wants(key) { record(.change(Change(of: key, from: old(), to: new()))) } else { touch() }
+            if wants(key) { record(.change(Change(key: key, old: (old(), .max), new: new()))) } else { touch() }
         }
 
         /// Records that the engine changed a flag to `value`. `old` is its opposite by default.
         mutating func record(_ flag: ObservedKey, _ value: Bool, from old: Bool? = nil) {
             if !wants(flag) { return touch() }
-            record(.change(overridden.contains(flag) ? Change(ofOverridden: flag) : Change(of: flag, from: old ?? !value, to: value)))
+            record(.change(overridden.contains(flag) ? Change(key: flag) : Change(key: flag, old: (old ?? !value, .max), new: value)))
         }
 
         /// Counts a change of a value that is not observed, because a subscription may be in progress.
@@ -156,7 +137,8 @@ extension Mailbox {
                 announcements.lastIndex { $0.key == key && $0.thread == thread } ?? announcements.lastIndex { $0.key == key }
             let announcement = index.map { announcements.remove(at: $0) }
             if wants(key) {
-                record(.change(Change(of: key, announced: announcement, to: new)))
+                let old = announcement.map { (value: $0.old, began: $0.sequence) }
+                record(.change(Change(key: key, old: old, new: new, isAlwaysTold: false)))
             } else {
                 touch()
             }
@@ -166,7 +148,7 @@ extension Mailbox {
         /// Records that the value of `key` may have become `new`, unless a subclass is about to announce that.
         mutating func mayHaveChanged(_ key: ObservedKey, to new: any Sendable, isAlwaysTold: Bool) {
             if announcements.contains(where: { $0.key == key }) { return touch() }
-            record(.change(Change(of: key, perhapsTo: new, isAlwaysTold: isAlwaysTold)))
+            record(.change(Change(key: key, new: new, isAlwaysTold: isAlwaysTold)))
         }
 
         // MARK: Delivering

@@ -13,9 +13,7 @@ import OpPlatform
     /// The owner's class, if it may declare dependent keys.
     private let declaring: (any DeclaringDependentKeys.Type)?
 
-    /// - Parameters:
-    ///   - overridden: the flags for which the owner's class has its own getters.
-    ///   - declaring: the owner's class, if it may declare dependent keys.
+    /// - Parameter overridden: the flags for which the owner's class has its own getters.
     init(owner: AnyObject, overridden: Set<ObservedKey> = [], declaring: (any DeclaringDependentKeys.Type)? = nil) {
         self.owner = owner
         self.declaring = declaring
@@ -60,7 +58,7 @@ import OpPlatform
         let removed = state.withLock { state in
             registration.isActive = false
             registration.isAwaitingInitial = false
-            let removed = state.registrations.firstIndex { $0 === registration }.map { state.registrations.remove(at: $0) }
+            let removed = state.registrations.removeFirst { $0 === registration }
             let operations = state.lastOperations
             if !state.wants(.operations) { state.lastOperations = [] }
             return (removed, operations)

@@ -67,7 +67,7 @@ extension Operation {
         }) {
             return [.retry(attempt: attempt + 1, of: count, next: now.duration(to: end))]
         }
-        guard let lack = engine.admissions.withLock({ $0.lack(of: admission, on: engine) }) else { return [] }
+        guard let lack = engine.admissions.withLock({ $0.lack(of: admission) }) else { return [] }
         switch lack.requirement {
         case .key(let key): return [.key(key, heldBy: lack.holders.first)]
         case .resource(let name):

@@ -32,9 +32,7 @@ extension BeyondFoundation where Self: OperationQueue {
 
     /// Stops sending events to `observer`. A call in progress on another thread continues.
     public func removeObserver(_ observer: any OperationObserver) {
-        let removed = core.state.withLock { state in
-            state.eventObservers.firstIndex { $0 === observer }.map { state.eventObservers.remove(at: $0) }
-        }
+        let removed = core.state.withLock { $0.eventObservers.removeFirst { $0 === observer } }
         withExtendedLifetime(removed) {}
     }
 }
@@ -59,11 +57,8 @@ extension Engine {
 
         // Atomic, to be read without the lock.
 
-        /// Whether there are observers or a recorder.
         @inline(__always) var isUsed: Bool { uses.load(ordering: .relaxed) != 0 }
-        /// Whether there are observers.
         var hasObservers: Bool { uses.load(ordering: .relaxed) & Self.hasObservers != 0 }
-        /// Whether a recorder records the operations.
         var isRecorded: Bool { uses.load(ordering: .relaxed) & Self.isRecorded != 0 }
 
         var all: [any OperationObserver] { observers.withLock { $0 } }
@@ -80,7 +75,7 @@ extension Engine {
 
         func remove(_ observer: any OperationObserver) {
             let removed = observers.withLock { observers in
-                let removed = observers.firstIndex { $0 === observer }.map { observers.remove(at: $0) }
+                let removed = observers.removeFirst { $0 === observer }
                 set(Self.hasObservers, !observers.isEmpty)
                 return removed
             }

@@ -44,7 +44,6 @@ import OpPlatform
     /// Whether the total is unknown because nothing was added and nothing is expected.
     public var isIndeterminate: Bool { totalUnitCount == 0 }
 
-    /// The numbers that the progress is computed from.
     struct Counts {
         var added: Int
         var unfinished: Int
