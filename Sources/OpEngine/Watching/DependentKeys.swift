@@ -1,13 +1,5 @@
 import OpPlatform
 
-/// A class that declares which of its keys depend on others.
-protocol DeclaringDependentKeys: KeyValueObserving {
-    static func keyPathsForValuesAffectingValue(forKey key: String) -> Set<String>
-}
-
-extension Operation: DeclaringDependentKeys {}
-extension OperationQueue: DeclaringDependentKeys {}
-
 /// The answers of classes to `keyPathsForValuesAffectingValue(forKey:)`.
 enum DependentKeys {
     private struct Question: Hashable {
@@ -18,7 +10,7 @@ enum DependentKeys {
     private static let answers = Guarded<[Question: Set<ObservedKey>]>([:])
 
     /// The keys whose changes change the value of `key`, directly and indirectly. Asks each class once for each key.
-    static func keys(affecting key: ObservedKey, in type: any DeclaringDependentKeys.Type) -> Set<ObservedKey> {
+    static func keys(affecting key: ObservedKey, in type: any Observed.Type) -> Set<ObservedKey> {
         let question = Question(type: ObjectIdentifier(type), key: key)
         if let known = answers.withLock({ $0[question] }) { return known }
         // The class is asked without the lock, because its answer is code of a user.

@@ -11,10 +11,10 @@ import OpPlatform
     let state: Guarded<State>
     private(set) weak var owner: AnyObject?
     /// The owner's class, if it may declare dependent keys.
-    private let declaring: (any DeclaringDependentKeys.Type)?
+    private let declaring: (any Observed.Type)?
 
     /// - Parameter overridden: the flags for which the owner's class has its own getters.
-    init(owner: AnyObject, overridden: Set<ObservedKey> = [], declaring: (any DeclaringDependentKeys.Type)? = nil) {
+    init(owner: AnyObject, overridden: Set<ObservedKey> = [], declaring: (any Observed.Type)? = nil) {
         self.owner = owner
         self.declaring = declaring
         state = Guarded(State(overridden: overridden))

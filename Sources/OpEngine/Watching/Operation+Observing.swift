@@ -36,11 +36,7 @@ extension KeyValueObserving where Self: Operation {
         keyPath: String, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (KeyValueObservedChange<any Sendable>) -> Void
     ) -> KeyValueObservation {
-        let handler: @Sendable (Self, KeyValueObservedChange<any Sendable>) -> Void = { _, change in changeHandler(change) }
-        if ["qualityOfService", "threadPriority"].contains(keyPath) {
-            trap(OperationError.cannotBeObserved(property: keyPath, object: "an operation", observable: observableNames))
-        }
-        return subscribe(ObservedKey(keyPath), options, Self.untyped(handler)) { $0.value(forKey: keyPath) }
+        subscribe(named: keyPath, options, changeHandler)
     }
 
     /// Announces that an overridden property is about to change. The getter must return the old value.
@@ -80,16 +76,9 @@ extension KeyValueObserving where Self: Operation {
     /// Delivers the changes that `recordChange` has recorded. The caller must hold no lock.
     public func deliverRecordedChanges() { deliverChanges() }
 
-    private func subscribe(
-        _ key: ObservedKey, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler,
-        read: @escaping (Self) -> any Sendable
-    ) -> KeyValueObservation {
-        openMailbox { $0.subscribing += 1 }.subscribe(key, options, of: self, read: Self.untyped(read), handler: handler)
-    }
-
     private static func observableKey(_ keyPath: PartialKeyPath<Self>, isInherited: Bool) -> ObservedKey {
         checked(
-            observedKey(keyPath), keyPath, isInherited: isInherited, of: "an operation", among: observableNames,
+            observedKey(keyPath), keyPath, isInherited: isInherited,
             not: [
                 ("qualityOfService", \Self.qualityOfService), ("description", \Self.description), ("hash", \Self.hash),
                 ("debugDescription", \Self.debugDescription), ("queue", \Self.queue), ("error", \Self.error),
@@ -117,11 +106,15 @@ extension KeyValueObserving where Self: Operation {
     }
 }
 
-private let observableNames = [
-    "isCancelled", "isAsynchronous", "isExecuting", "isFinished", "isReady", "dependencies", "queuePriority", "completionBlock", "name",
-]
-
 extension Operation {
+    static let observableNames = [
+        "isCancelled", "isAsynchronous", "isExecuting", "isFinished", "isReady", "dependencies", "queuePriority", "completionBlock", "name",
+    ]
+
+    static let untoldNames = ["qualityOfService", "threadPriority"]
+
+    func expectSubscription() -> Mailbox { openMailbox { $0.subscribing += 1 } }
+
     /// The value of a base class's property. Nil for other keys.
     func observedValue(_ key: ObservedKey) -> (any Sendable)? {
         switch key {

@@ -29,12 +29,7 @@ extension KeyValueObserving where Self: OperationQueue {
         keyPath: String, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (KeyValueObservedChange<any Sendable>) -> Void
     ) -> KeyValueObservation {
-        let handler: @Sendable (Self, KeyValueObservedChange<any Sendable>) -> Void = { _, change in changeHandler(change) }
-        let key = ObservedKey(keyPath)
-        if key.isOfSubclass, ["progress", "qualityOfService", "underlyingQueue"].contains(keyPath) || keyPath.hasPrefix("progress.") {
-            trap(OperationError.cannotBeObserved(property: keyPath, object: "a queue", observable: observableNames))
-        }
-        return subscribe(key, options, Self.untyped(handler)) { $0.value(forKey: keyPath) }
+        subscribe(named: keyPath, options, changeHandler)
     }
 
     /// Announces that a property of a subclass is about to change.
@@ -48,23 +43,9 @@ extension KeyValueObserving where Self: OperationQueue {
         core.deliverChanges()
     }
 
-    private func subscribe(
-        _ key: ObservedKey, _ options: KeyValueObservingOptions, _ handler: @escaping Registration.Handler,
-        read: @escaping (Self) -> any Sendable
-    ) -> KeyValueObservation {
-        if case .progress(let property) = key {
-            return progress.subscribe(property, options) { [weak self] _, notice in
-                if let self { handler(self, notice) }
-            }
-        }
-        let mailbox = openObservation().mailbox
-        mailbox.state.withLock { $0.subscribing += 1 }
-        return mailbox.subscribe(key, options, of: self, read: Self.untyped(read), handler: handler)
-    }
-
     private static func observableKey(_ keyPath: PartialKeyPath<Self>, isInherited: Bool) -> ObservedKey {
         checked(
-            observedKey(keyPath), keyPath, isInherited: isInherited, of: "a queue", among: observableNames,
+            observedKey(keyPath), keyPath, isInherited: isInherited,
             not: [
                 ("qualityOfService", \Self.qualityOfService), ("underlyingQueue", \Self.underlyingQueue), ("progress", \Self.progress),
                 ("description", \Self.description), ("debugDescription", \Self.debugDescription), ("hash", \Self.hash),
@@ -86,10 +67,6 @@ extension KeyValueObserving where Self: OperationQueue {
     }
 }
 
-private let observableNames =
-    ["operations", "operationCount", "isSuspended", "maxConcurrentOperationCount", "name"]
-    + OperationQueueProgress.Property.allCases.map { "progress.\($0.rawValue)" }
-
 extension BeyondFoundation where Self: OperationQueue {
     /// Calls `body` after all changes up to now have been delivered to observers: immediately, or on the thread that delivers them.
     public func whenChangesAreTold(_ body: @escaping @Sendable () -> Void) {
@@ -100,6 +77,18 @@ extension BeyondFoundation where Self: OperationQueue {
 }
 
 extension OperationQueue {
+    static let observableNames =
+        ["operations", "operationCount", "isSuspended", "maxConcurrentOperationCount", "name"]
+        + OperationQueueProgress.Property.allCases.map { "progress.\($0.rawValue)" }
+
+    static let untoldNames = ["progress", "qualityOfService", "underlyingQueue"]
+
+    func expectSubscription() -> Mailbox {
+        let mailbox = openObservation().mailbox
+        mailbox.state.withLock { $0.subscribing += 1 }
+        return mailbox
+    }
+
     var observed: Mailbox? { core.state.withLock { $0.observation }?.mailbox }
 
     /// The mailboxes of this queue and its progress, which are created if necessary. All later changes are recorded in them, and those of the
