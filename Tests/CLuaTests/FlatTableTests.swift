@@ -4,7 +4,7 @@ import Testing
 /// Tables of a few plain values, which are sent without the encoder.
 @Suite struct FlatTableTests {
     static let flatTables = [
-        "{}", "{ id = 1, name = 'row 1', score = 0.5 }", "{ 1, 2, 'three', false, 4.5 }", "{ 1, nil, 3, x = true }",
+        "{}", "{ id = 1, name = 'row 1', score = 0.5 }", "{ 1, 2, 'three', false, 4.5 }", "{ 1, [3] = 3, x = true }",
         "{ [1] = 'i', [-1] = 'n', [0] = 'z', [1.5] = 'f', [true] = 't', [false] = 'o', [''] = 'e', [math.huge] = 'h', [math.mininteger] = 'm' }",
         "{ [2] = 'b', [3] = 'c', x = 0 / 0, y = -0.0 }", "{ x = 'same', y = 'same', same = 'x' }",
         "{ [('key'):rep(50)] = ('text'):rep(4000), ['a\\0b'] = '\\255' }",
@@ -12,7 +12,8 @@ import Testing
     ]
 
     static let otherTables = [
-        "{ 1, {} }", "{ [{}] = 1 }", "{ x = print }", "{ f = function() end }", "setmetatable({ 1 }, { __index = { x = 2 } })",
+        "{ 1, {} }", "{ [{}] = 1 }", "{ 1, nil, 3, x = true }", "{ x = print }", "{ f = function() end }",
+        "setmetatable({ 1 }, { __index = { x = 2 } })",
         "string", "_G", "{ text = ('long'):rep(5000) }", "{ [('long'):rep(5000)] = 1 }",
         "(function() local t = {} for i = 1, 65 do t[i] = i end return t end)()",
         "(function() local t = { 1 } t.self = t return t end)()",

@@ -93,6 +93,7 @@ static void parse_table_body(parser *p, uint32_t table, int depth) {
     const uint8_t *bytes = message_bytes(&p->reader, sizeof counts);
     if (bytes == NULL) return;
     memcpy(counts, bytes, sizeof counts);
+    counts[0] &= ~CLUA_NO_ARRAY_PART;
     size_t first = add_values(p, (uint64_t)counts[0] + 2 * (uint64_t)counts[1]);
     if (p->reader.failed) return;
     graph_node *node = &p->graph->nodes[table];
@@ -117,6 +118,12 @@ static uint32_t parse_table(parser *p, int depth) {
     uint32_t table = add_object(p, (graph_node){.kind = NODE_TABLE});
     parse_table_body(p, table, depth + 1);
     return table;
+}
+
+static graph_value parse_table_later(parser *p) {
+    message_varint(&p->reader);  // the body has the places of the array part, too
+    message_varint(&p->reader);
+    return node_value(add_object(p, (graph_node){.kind = NODE_TABLE}));
 }
 
 // Adds an entry to the table or environment.
@@ -276,7 +283,7 @@ static graph_value parse_value(parser *p, int depth) {
     case CLUA_TAG_STRING_SHARED: return parse_shared_string(p);
     case CLUA_TAG_TABLE:
     case CLUA_TAG_TABLE_KEPT: return node_value(parse_table(p, depth));
-    case CLUA_TAG_TABLE_LATER: return node_value(add_object(p, (graph_node){.kind = NODE_TABLE}));
+    case CLUA_TAG_TABLE_LATER: return parse_table_later(p);
     case CLUA_TAG_FUNCTION:
     case CLUA_TAG_FUNCTION_KEPT: return parse_function_here(p, depth);
     case CLUA_TAG_FUNCTION_LATER: return node_value(parse_function(p));

@@ -24,6 +24,7 @@ static uint32_t add_frozen_text(parser *p, const frozen_string *string) { return
 
 static graph_value frozen_value_of(parser *p, const frozen_value *value) {
     switch (value->tag) {
+    case FROZEN_NIL: return nothing;
     case FROZEN_FALSE: return (graph_value){.kind = VALUE_FALSE};
     case FROZEN_TRUE: return (graph_value){.kind = VALUE_TRUE};
     case FROZEN_INTEGER: return (graph_value){.kind = VALUE_INTEGER, .integer = value->integer};

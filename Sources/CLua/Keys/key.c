@@ -7,7 +7,7 @@
 #include "Keys/walk.h"
 
 // A change of what is digested, or of how, gives another number, so that no key of another version is equal by chance.
-enum { KEY_VERSION = 1 };
+enum { KEY_VERSION = 2 };
 
 static void add_roots(walker *w, clua_parcel_role role) {
     for (uint32_t i = 0; i < w->graph->parcel->value_count && !w->failed; i++) {

@@ -61,12 +61,13 @@ static int compare_entries(const void *left, const void *right) {
 size_t order_entries(const graph *g, const graph_node *node, const uint64_t *colours, ordered_entry *entries) {
     size_t count = 0, first = node->first;
     for (uint32_t i = 0; i < node->count; i++) {
-        // A value that is rebuilt later has nil as its place, and is among the further entries.
+        // A value that is rebuilt later is among the further entries. It has nil in its place here, and among the pairs.
         if (g->values[first + i].kind != VALUE_NIL) entries[count++] = entry_of(g, integer(i + 1), g->values[first + i], colours);
     }
     first += node->count;
     for (uint32_t i = 0; i < node->pairs; i++)
-        entries[count++] = entry_of(g, g->values[first + 2 * i], g->values[first + 2 * i + 1], colours);
+        if (g->values[first + 2 * i + 1].kind != VALUE_NIL)
+            entries[count++] = entry_of(g, g->values[first + 2 * i], g->values[first + 2 * i + 1], colours);
     for (uint32_t at = node->added; at != 0; at = g->added[at - 1].next)
         entries[count++] = entry_of(g, g->added[at - 1].key, g->added[at - 1].value, colours);
     if (count > 1) qsort(entries, count, sizeof *entries, compare_entries);

@@ -214,10 +214,12 @@ static void add_item(walker *w, graph_value value) {
     if (room(w, (void **)&w->items, w->item_count, &w->item_capacity, sizeof *w->items)) w->items[w->item_count++] = value;
 }
 
-static void begin_table(walker *w, const graph_node *node, uint64_t sequence, uint64_t pairs) {
+// `places` is the number of places in the array part if values are missing there, and otherwise 0: `#` returns it.
+static void begin_table(walker *w, const graph_node *node, uint64_t sequence, uint64_t pairs, uint32_t places) {
     digest_number(&w->digester, sequence);
     digest_number(&w->digester, pairs);
     digest_token(&w->digester, node->metatable.kind != VALUE_NIL);
+    digest_number(&w->digester, places);
 }
 
 // Visits a table with a metatable, or with other keys than 1, 2, 3 …. Copies its entries in the order of their keys.
@@ -242,7 +244,7 @@ static void visit_entries(walker *w, const graph_node *node, size_t count) {
         add_item(w, entries[i].value);
     }
     free(entries);
-    begin_table(w, node, sequence, count - sequence);
+    begin_table(w, node, sequence, count - sequence, node->count > sequence ? node->count : 0);
     if (node->metatable.kind != VALUE_NIL) add_item(w, node->metatable);
     push_frame(w, (frame){.first = first, .count = w->item_count - first, .sequence = (uint32_t)sequence, .is_own = true, .is_table = true,
                           .has_metatable = node->metatable.kind != VALUE_NIL});
@@ -252,7 +254,7 @@ static void visit_table(walker *w, const graph_node *node) {
     size_t count = order_entry_count(w->graph, node);
     digest_token(&w->digester, node->is_frozen ? TOKEN_FROZEN : TOKEN_TABLE);
     if (count > 0 || node->metatable.kind != VALUE_NIL) return visit_entries(w, node, count);
-    begin_table(w, node, node->count, 0);
+    begin_table(w, node, node->count, 0, 0);
     push_frame(w, (frame){.first = node->first, .count = node->count, .sequence = node->count, .is_table = true});
 }
 

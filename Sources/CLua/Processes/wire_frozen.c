@@ -62,6 +62,7 @@ static void write_function(frozen_writer *w, const frozen_leaf *leaf) {
 static void write_frozen_value(frozen_writer *w, const frozen_value *value) {
     writer_byte(&w->bytes, (uint8_t)value->tag);
     switch (value->tag) {
+    case FROZEN_NIL:
     case FROZEN_FALSE:
     case FROZEN_TRUE: break;
     case FROZEN_INTEGER: write_signed(&w->bytes, value->integer); break;
@@ -213,8 +214,9 @@ static frozen_leaf *read_function(frozen_reader *r) {
 }
 
 static frozen_value read_frozen_value(frozen_reader *r) {
-    frozen_value value = {.tag = (frozen_tag)message_count(&r->bytes, FROZEN_FUNCTION + 1)};
+    frozen_value value = {.tag = (frozen_tag)message_count(&r->bytes, FROZEN_NIL + 1)};
     switch (value.tag) {
+    case FROZEN_NIL:
     case FROZEN_FALSE:
     case FROZEN_TRUE: break;
     case FROZEN_INTEGER: value.integer = message_signed(&r->bytes); break;
@@ -248,7 +250,8 @@ static bool may_be_key(const frozen_table *table, const frozen_value *key) {
     case FROZEN_FLOAT: return key->number == key->number && !(lua_numbertointeger(key->number, &integer) && (lua_Number)integer == key->number);
     case FROZEN_OBJECT:
     case FROZEN_NAMED:
-    case FROZEN_FUNCTION: return false;
+    case FROZEN_FUNCTION:
+    case FROZEN_NIL: return false;
     default: return true;
     }
 }
@@ -261,6 +264,7 @@ static void read_frozen_table(frozen_reader *r, frozen_table *table) {
     for (uint32_t i = 0; i < pair_count && !r->bytes.failed; i++) {
         pairs[i].key = read_frozen_value(r);
         pairs[i].value = read_frozen_value(r);
+        if (pairs[i].value.tag == FROZEN_NIL) fail(r);
     }
     if (r->bytes.failed) return;
     table->elements = elements;

@@ -46,8 +46,8 @@ void decoder_push_string(decoder *d);
 /// Pushes the table whose tag was read.
 void decode_table(decoder *d, bool is_kept, int depth);
 
-/// Reads two counts of a table: the values at 1, 2, 3 …, and the pairs.
-void decode_table_counts(decoder *d, uint32_t counts[2]);
+/// Reads two counts of a table: the values at 1, 2, 3 …, and the pairs. Returns whether the values have places in an array part.
+bool decode_table_counts(decoder *d, uint32_t counts[2]);
 
 /// Fills the table on top, whose counts were read.
 void decode_table_body(decoder *d, const uint32_t counts[2], int depth);

@@ -8,6 +8,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Objects/class_raising.h"
+#include "Transfer/array_part_raising.h"
 #include "Transfer/frozen.h"
 #include "Transfer/parcel_path.h"
 #include "Transfer/pointer_map.h"
@@ -258,6 +259,7 @@ static void freeze_value(builder *b, place place, lua_Integer element, frozen_va
     lua_State *L = b->L;
     *value = (frozen_value){.integer = 0};
     switch (lua_type(L, -1)) {
+    case LUA_TNIL: value->tag = FROZEN_NIL; break;
     case LUA_TBOOLEAN: value->tag = lua_toboolean(L, -1) ? FROZEN_TRUE : FROZEN_FALSE; break;
     case LUA_TNUMBER:
         value->tag = lua_isinteger(L, -1) ? FROZEN_INTEGER : FROZEN_FLOAT;
@@ -295,8 +297,11 @@ static void copy_table(builder *b, size_t number) {
     lua_rawgeti(L, ANCHORS, (lua_Integer)number + 1);
     int table = lua_gettop(L);
     b->elements.count = b->pairs.count = 0;
-    lua_Integer elements = 0;
-    for (; lua_rawgeti(L, table, elements + 1) != LUA_TNIL; lua_settop(L, table)) {
+    lua_Integer elements = 0, places = 0;
+    for (;; lua_settop(L, table)) {
+        bool is_nil = lua_rawgeti(L, table, elements + 1) == LUA_TNIL;
+        if (is_nil && places == 0) places = clua_array_places(L, table, elements);
+        if (is_nil && elements >= places) break;
         elements++;
         freeze_value(b, IN_VALUE, elements, &value);
         *(frozen_value *)append(b, &b->elements, sizeof value) = value;

@@ -38,7 +38,8 @@ typedef enum frozen_tag {
     FROZEN_TABLE,
     FROZEN_OBJECT,    // leaf
     FROZEN_NAMED,     // leaf
-    FROZEN_FUNCTION   // leaf; never a key
+    FROZEN_FUNCTION,  // leaf; never a key
+    FROZEN_NIL        // only among the elements
 } frozen_tag;
 
 typedef struct frozen_value {
@@ -58,7 +59,7 @@ typedef struct frozen_pair {
 
 typedef struct frozen_table {
     struct clua_frozen *owner;
-    const frozen_value *elements;  // 1, 2, 3 …
+    const frozen_value *elements;  // 1, 2, 3 …, as many as `#` returns; nils may be among them
     const frozen_pair *pairs;
     const uint32_t *index;  // a hash table: 1 + the number of a pair, or 0
     uint32_t element_count, pair_count;

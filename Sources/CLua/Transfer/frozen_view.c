@@ -163,11 +163,8 @@ static void push_leaf(lua_State *L, const frozen_value *value) {
 
 // Pushes a value, or nil for none. Returns 1.
 static int push_value(lua_State *L, const frozen_value *value) {
-    if (value == NULL) {
-        lua_pushnil(L);
-        return 1;
-    }
-    switch (value->tag) {
+    switch (value != NULL ? value->tag : FROZEN_NIL) {
+    case FROZEN_NIL: lua_pushnil(L); break;
     case FROZEN_FALSE: lua_pushboolean(L, 0); break;
     case FROZEN_TRUE: lua_pushboolean(L, 1); break;
     case FROZEN_INTEGER: lua_pushinteger(L, value->integer); break;
@@ -280,8 +277,9 @@ int clua_frozen_keys_here(lua_State *L) {
     const frozen_table *table = check(L, 1);
     lua_Integer count = 0;
     lua_createtable(L, (int)((table->element_count + table->pair_count) & INT32_MAX), 0);
-    while (count < (lua_Integer)table->element_count) {
-        lua_pushinteger(L, count + 1);
+    for (uint32_t i = 0; i < table->element_count; i++) {
+        if (table->elements[i].tag == FROZEN_NIL) continue;
+        lua_pushinteger(L, (lua_Integer)i + 1);
         lua_rawseti(L, 2, ++count);
     }
     for (uint32_t i = 0; i < table->pair_count; i++) {
@@ -316,6 +314,7 @@ static int next_pair(lua_State *L) {
                               : (lua_Unsigned)((const frozen_pair *)((const char *)value - offsetof(frozen_pair, value)) - table->pairs)
                                     + table->element_count + 1;
     }
+    while (position < table->element_count && table->elements[position].tag == FROZEN_NIL) position++;
     if (position < table->element_count) {
         lua_pushinteger(L, (lua_Integer)position + 1);
         return 1 + push_value(L, &table->elements[position]);

@@ -140,9 +140,12 @@ static void set_metatable(decoder *d, bool is_late) {
     lua_pop(L, 1);
 }
 
-void decode_table_counts(decoder *d, uint32_t counts[2]) {
+bool decode_table_counts(decoder *d, uint32_t counts[2]) {
     memcpy(counts, reader_bytes(&d->reader, 2 * sizeof(uint32_t)), 2 * sizeof(uint32_t));
+    bool has_array_part = (counts[0] & CLUA_NO_ARRAY_PART) == 0;
+    counts[0] &= ~CLUA_NO_ARRAY_PART;
     if ((uint64_t)counts[0] + 2 * (uint64_t)counts[1] > reader_remaining(&d->reader)) malformed(d);
+    return has_array_part;
 }
 
 // Pushes a value that is valid as a table key.
@@ -182,15 +185,19 @@ void decode_table_body(decoder *d, const uint32_t counts[2], int depth) {
 void decode_table(decoder *d, bool is_kept, int depth) {
     uint32_t ordinal = d->object_count++;
     uint32_t counts[2];
-    decode_table_counts(d, counts);
+    bool has_array_part = decode_table_counts(d, counts);
+    uint32_t places = has_array_part ? counts[0] : 0, pairs = counts[1] + counts[0] - places;
     clua_need_stack(d->L, 12);
-    lua_createtable(d->L, (int)(counts[0] < INT32_MAX ? counts[0] : 0), (int)(counts[1] < INT32_MAX ? counts[1] : 0));
+    lua_createtable(d->L, (int)places, (int)(pairs < INT32_MAX ? pairs : 0));
     if (is_kept) decoder_keep(d, d->objects, ordinal);
     decode_table_body(d, counts, depth + 1);
 }
 
 static void decode_table_later(decoder *d) {
-    lua_createtable(d->L, 0, 0);
+    // Each place and each pair takes at least one byte of the record.
+    size_t most = reader_remaining(&d->reader) + 1;
+    uint32_t places = read_count(d, most), pairs = read_count(d, most);
+    lua_createtable(d->L, (int)(places < INT32_MAX ? places : 0), (int)(pairs < INT32_MAX ? pairs : 0));
     decoder_keep(d, d->objects, d->object_count++);
 }
 

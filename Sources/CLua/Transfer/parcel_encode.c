@@ -8,12 +8,14 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Objects/class_raising.h"
+#include "Transfer/array_part_raising.h"
 #include "Transfer/encoder.h"
 #include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_class.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
+#include "Transfer/parcel_places.h"
 #include "Transfer/parcel_rebuild.h"
 #include "Transfer/parcel_analysis.h"
 #include "object.h"
@@ -186,6 +188,7 @@ static void encode_table_body(encoder *e, int depth) {
     int table = lua_gettop(L);
     size_t counts_at = e->writer.count;
     uint32_t counts[2] = {0, 0};  // values at 1, 2, 3 …; pairs
+    lua_Integer places = 0;
     writer_bytes(&e->writer, counts, sizeof counts);
     bool in_sequence = true;
     lua_pushnil(L);
@@ -194,19 +197,28 @@ static void encode_table_body(encoder *e, int depth) {
         e->path = step;
         int key_type = lua_type(L, -2), type = lua_type(L, -1);
         bool is_later = (rebuild_possible(L, -2, key_type) || rebuild_possible(L, -1, type)) && rebuild_later(e, table);
-        in_sequence = in_sequence && !is_later && key_type == LUA_TNUMBER && lua_isinteger(L, -2)
-            && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
+        bool is_next = places == 0 && key_type == LUA_TNUMBER && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
+        in_sequence = in_sequence && (is_next || encode_nils(e, table, lua_gettop(L) - 1, &counts[0], &places));
         if (in_sequence) {
             counts[0]++;
-        } else if (!is_later) {
+        } else if (is_later) {
+            counts[1]++;
+            writer_byte(&e->writer, CLUA_TAG_FALSE);
+        } else {
             e->path = before;
             encode_key(e, depth, key_type, counts[1]++);
             e->path = step;
         }
-        if (!is_later) encode_typed(e, depth, type);
+        if (is_later)
+            writer_byte(&e->writer, CLUA_TAG_NIL);
+        else
+            encode_typed(e, depth, type);
         lua_pop(L, 1);
         e->path = before;
     }
+    // Some of the values may be in the hash part.
+    bool is_mixed = counts[0] > 0 && counts[1] > 0;
+    if (is_mixed && clua_array_places(L, table, counts[0]) == CLUA_IN_HASH_PART) counts[0] |= CLUA_NO_ARRAY_PART;
     if (!e->writer.failed) memcpy(e->writer.bytes + counts_at, counts, sizeof counts);
     encode_metatable(e, depth);
 }
@@ -228,6 +240,7 @@ static void encode_table(encoder *e, int depth) {
         encode_table_body(e, depth + 1);
     } else {
         encode_later(e, encode_begin(e, entry, CLUA_TAG_TABLE_LATER));
+        encode_room(e);
     }
 }
 

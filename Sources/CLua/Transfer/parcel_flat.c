@@ -72,7 +72,7 @@ static bool write_flat_table(parcel_writer *writer, lua_State *L) {
         uint32_t elements, pairs;  // values at 1, 2, 3 …; others, with their keys
     } counts = {0, 0};
     writer_bytes(writer, &counts, sizeof counts);
-    bool in_sequence = true;
+    bool in_sequence = true, has_number = false;  // a number among the pairs
     lua_pushnil(L);
     while (lua_next(L, table)) {
         int key = lua_type(L, -2);
@@ -88,8 +88,11 @@ static bool write_flat_table(parcel_writer *writer, lua_State *L) {
             counts.elements++;
         else
             counts.pairs++;
+        has_number |= !in_sequence && key == LUA_TNUMBER;
         lua_pop(L, 1);
     }
+    // If a value before the border is missing, `#` depends on the array part.
+    if (has_number && lua_rawlen(L, table) > (lua_Unsigned)counts.elements + 1) return false;
     if (!writer->failed) memcpy(writer->bytes + counts_at, &counts, sizeof counts);
     writer_byte(writer, CLUA_NO_METATABLE);
     return true;

@@ -27,7 +27,7 @@ enum {
     CLUA_TAG_STRING_SHARED,   // number of the shared string
     CLUA_TAG_TABLE,           // body
     CLUA_TAG_TABLE_KEPT,      // body
-    CLUA_TAG_TABLE_LATER,     // the body is in a record
+    CLUA_TAG_TABLE_LATER,     // the numbers of places in its array part and of pairs, both 0 unless values are missing; the body is in a record
     CLUA_TAG_FUNCTION,        // code, body
     CLUA_TAG_FUNCTION_KEPT,   // code, body
     CLUA_TAG_FUNCTION_LATER,  // code; the body is in a record
@@ -50,6 +50,11 @@ enum {
 
 // The body of a table: 4 bytes, the number of values at 1, 2, 3 …; 4 bytes, the number of pairs; the values; the pairs; one of these, and
 // then the metatable if there is one.
+//
+// Values may be nil. The last one is not, unless it is rebuilt later: the copy's array part ends there, so that `#` returns this number. With
+// CLUA_NO_ARRAY_PART added to the number, the copy has only a hash part. A pair that is rebuilt later has false and nil in its place. So the
+// copy has room for all pairs, and Lua does not change its array part.
+#define CLUA_NO_ARRAY_PART (UINT32_C(1) << 31)
 enum {
     CLUA_NO_METATABLE,
     CLUA_METATABLE,
