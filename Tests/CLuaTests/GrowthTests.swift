@@ -54,7 +54,7 @@ import Testing
 
     @Test func states() async {
         await #expect(processExitsWith: .success) {
-            let parcel = try State().encode("local t = {}; return function() return t end, setmetatable({}, { __gc = function() end })")
+            let parcel = try State().encode("local t = {}; return function() return t end, setmetatable({}, { __index = function() end })")
             try Self.expectNoGrowth(600, limit: 0, []) { _ in
                 try State().decode(parcel, in: CLUA_FRESH_ENVIRONMENT)
             }

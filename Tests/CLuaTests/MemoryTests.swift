@@ -10,7 +10,7 @@ import Testing
         "limit = 3; function helper(x) return (x or 0) + limit end; print = nil; return function(x) return helper(x), print end",
         "local t = {} for i = 1, 80 do t = { t, function() return t end } end return t",
         "local insert = table.insert; return function() insert({}, 1); return string.format('%d', 5) end, io.stdout",
-        "return setmetatable({ 1 }, { __index = { x = 1 }, __gc = function() end })",
+        "return setmetatable({ 1 }, { __index = { x = 1 }, __len = function() end })",
         """
         local M = {}
         M.__transfer = function(self) return function(...) return { ... } end, self.a end

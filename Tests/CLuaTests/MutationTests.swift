@@ -12,7 +12,7 @@ import Testing
         "limit = 3; function helper(x) return x + limit end; print = nil; return function(x) print = helper; return helper(x) end",
         "local t = {} for i = 1, 100 do t = { t, function() return t end } end return t",
         "return string.format, table, io.stdout, function() return math.floor, _G end",
-        "return setmetatable({ 1 }, { __index = { x = 1 }, __gc = function() end }), setmetatable({}, { __mode = 'k' })",
+        "return setmetatable({ 1 }, { __index = { x = 1 }, __len = function() end }), setmetatable({}, { __mode = 'k' })",
         """
         local M = {}
         local function rebuild(...) return { n = select('#', ...), ... } end

@@ -155,7 +155,6 @@ local function graph()
           local metatable = pick(nodes)
           local isFit = type(metatable) == "table" and rawget(metatable, "__transfer") == nil and not getmetatable(metatable)
           if isFit and not metatable.__index then metatable.__index = pick { metatable, nodes[1] } end
-          if isFit and chance(20) then metatable.__gc = function() end end
           if isFit then debug.setmetatable(node, metatable) end
         end
       end

@@ -66,7 +66,7 @@ return {
   globals,
   keys,
   function() return string.format, table, function() return math.floor, _G end end,
-  function() return setmetatable({ 1 }, { __index = { x = 1 }, __gc = function() end }), setmetatable({}, { __mode = "k" }) end,
+  function() return setmetatable({ 1 }, { __index = { x = 1 }, __len = function() end }), setmetatable({}, { __mode = "k" }) end,
   function() return object, { object, [object] = object }, function() return object end end,
   -- The host's side of a worker process must not run these: messages.c looks for the global.
   function()

@@ -110,7 +110,7 @@ static void parse_table_body(parser *p, uint32_t table, int depth) {
     uint8_t kind = message_byte(&p->reader);
     if (kind == CLUA_NO_METATABLE) return;
     graph_value metatable = parse_value(p, depth);
-    if (kind > CLUA_METATABLE_LATER || p->reader.failed || (metatable.kind != VALUE_NODE && metatable.kind != VALUE_NAMED)) return parser_fail(p);
+    if (kind > CLUA_METATABLE || p->reader.failed || (metatable.kind != VALUE_NODE && metatable.kind != VALUE_NAMED)) return parser_fail(p);
     p->graph->nodes[table].metatable = metatable;
 }
 

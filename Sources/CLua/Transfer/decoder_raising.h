@@ -27,8 +27,7 @@ typedef struct decoder {
     int strings;       // 1 + number -> string
     int classes;       // groups of five: class, version, contents, name, superclass
     lua_Integer class_count;
-    int late;          // alternately an object and the metatable to set at the end; the decoded values follow on the stack
-    lua_Integer late_count;
+    int values;        // the decoded values follow this stack index
 } decoder;
 
 static inline int malformed(decoder *d) { return reader_malformed(&d->reader); }

@@ -125,21 +125,6 @@ static void give_metatable(lua_State *L) {
     lua_pop(L, 1);
 }
 
-// Pops the metatable on top. The object below it gets the metatable, at the end if `is_late`.
-static void set_metatable(decoder *d, bool is_late) {
-    lua_State *L = d->L;
-    if (!lua_istable(L, -1)) malformed(d);
-    if (!is_late) {
-        give_metatable(L);
-        return;
-    }
-    lua_pushvalue(L, -2);
-    decoder_keep(d, d->late, ++d->late_count);
-    lua_pop(L, 1);
-    decoder_keep(d, d->late, ++d->late_count);
-    lua_pop(L, 1);
-}
-
 bool decode_table_counts(decoder *d, uint32_t counts[2]) {
     memcpy(counts, reader_bytes(&d->reader, 2 * sizeof(uint32_t)), 2 * sizeof(uint32_t));
     bool has_array_part = (counts[0] & CLUA_NO_ARRAY_PART) == 0;
@@ -172,11 +157,8 @@ void decode_table_body(decoder *d, const uint32_t counts[2], int depth) {
     case CLUA_NO_METATABLE: break;
     case CLUA_METATABLE:
         decode_value(d, depth);
-        set_metatable(d, false);
-        break;
-    case CLUA_METATABLE_LATER:
-        decode_value(d, depth);
-        set_metatable(d, true);
+        if (!lua_istable(L, -1)) malformed(d);
+        give_metatable(L);
         break;
     default: malformed(d);
     }
@@ -369,16 +351,6 @@ void decode_value(decoder *d, int depth) {
 
 // MARK: parcels
 
-static void set_late_metatables(decoder *d) {
-    lua_State *L = d->L;
-    for (lua_Integer i = 1; i < d->late_count; i += 2) {
-        lua_rawgeti(L, d->late, i);
-        lua_rawgeti(L, d->late, i + 1);
-        give_metatable(L);
-        lua_pop(L, 1);
-    }
-}
-
 static void set_classes(decoder *d) {
     lua_State *L = d->L;
     clua_need_stack(L, 20);
@@ -412,14 +384,13 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         .objects = base + 2,
         .strings = base + 3,
         .classes = base + 4,
-        .late = base + 5,
+        .values = base + CLUA_DECODING_SLOTS,
     };
     if (parcel->value_count > 0) {
         decoder.has_globals = reader_byte(&decoder.reader) == CLUA_HAS_GLOBALS;
         for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
         decode_records(&decoder);
         set_classes(&decoder);
-        set_late_metatables(&decoder);
         // A body with `load` as an upvalue may use globals even if its own code does not.
         if (decoder.needs_environment && environment == CLUA_FRESH_ENVIRONMENT) {
             decoder_push_environment(&decoder, 0);

@@ -169,10 +169,16 @@ static void encode_metatable(encoder *e, int depth) {
         analysis_note(e, -2);
     }
     lua_pop(L, 2);
+    // The finalizer of a copy would release what the object still uses.
     lua_pushliteral(L, "__gc");
-    bool is_late = lua_rawget(L, -2) != LUA_TNIL;
+    bool has_finalizer = lua_rawget(L, -2) != LUA_TNIL;
     lua_pop(L, 1);
-    writer_byte(&e->writer, is_late ? CLUA_METATABLE_LATER : CLUA_METATABLE);
+    if (has_finalizer) {
+        lua_pushvalue(L, -2);
+        refuse(e);
+        lua_pop(L, 1);
+    }
+    writer_byte(&e->writer, CLUA_METATABLE);
     encode_step(e, depth, PATH_METATABLE, 0, NULL, NULL);
 }
 

@@ -57,8 +57,7 @@ enum {
 #define CLUA_NO_ARRAY_PART (UINT32_C(1) << 31)
 enum {
     CLUA_NO_METATABLE,
-    CLUA_METATABLE,
-    CLUA_METATABLE_LATER  // has __gc: set when everything else is complete
+    CLUA_METATABLE
 };
 
 // The first byte of a parcel.

@@ -81,6 +81,7 @@ static const char *type_of(lua_State *L, int index) {
     switch (lua_type(L, index)) {
     case LUA_TFUNCTION: return "a C function";
     case LUA_TTHREAD: return "a coroutine";
+    case LUA_TTABLE: return "a table with __gc";
     case LUA_TLIGHTUSERDATA: return "a light userdata";
     default: return "a userdata";
     }
@@ -90,6 +91,8 @@ static const char *remedy_for(lua_State *L, int index) {
     switch (lua_type(L, index)) {
     case LUA_TFUNCTION: return "put it in a module, and require that inside the body";
     case LUA_TTHREAD: return "create it inside the body";
+    case LUA_TTABLE:
+        return "a copy's finalizer would release what the table still uses: create it inside the body, or give its metatable a __transfer";
     case LUA_TLIGHTUSERDATA: return "it is an address, which means nothing elsewhere";
     default: return is_file(L, index) ? "open it inside the body" : "create it inside the body, or give its metatable a __transfer";
     }

@@ -90,7 +90,7 @@ static void decode_fixup_record(decoder *d) {
         if (is_key) lua_rawset(L, container);
     } else if (lua_isnil(L, container)) {
         if (number < 1 || number > d->parcel->value_count) malformed(d);
-        lua_replace(L, d->late + (int)number);
+        lua_replace(L, d->values + (int)number);
     } else {
         if (!lua_isfunction(L, container) || lua_iscfunction(L, container) || number < 1 || number > 255) malformed(d);
         if (lua_setupvalue(L, container, (int)number) == NULL) malformed(d);
