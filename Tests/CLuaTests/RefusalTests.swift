@@ -13,8 +13,16 @@ import Testing
             "upvalue 'co' (a coroutine) of function <test:1>; create it inside the body"
         ),
         (
-            "local gmatch = ('x'):gmatch '.'; return function() return gmatch() end",
-            "upvalue 'gmatch' (a C function) of function <test:1>; put it in a module, and require that inside the body"
+            "local gmatch = ('x'):gmatch '.'; gmatch() return function() return gmatch() end",
+            "upvalue 'gmatch' (an iterator of string.gmatch that has begun) of function <test:1>; call string.gmatch inside the body"
+        ),
+        (
+            "local lines = io.lines('/dev/null'); return function() return lines() end",
+            "upvalue 'lines' (an iterator over the lines of a file) of function <test:1>; open the file inside the body"
+        ),
+        (
+            "local f = pairs(opscript.freeze {}); return function() return f end",
+            "upvalue 'f' (a C function) of function <test:1>; create it inside the body, or in a module that the body requires"
         ),
         (
             "files = { list = { {}, { io.tmpfile() } } }; return function() return files end",
@@ -36,7 +44,7 @@ import Testing
             "local t = setmetatable({}, { __index = io.tmpfile() }); return function() return t end",
             "upvalue 't'.<metatable>.__index (a userdata) of function <test:1>; open it inside the body"
         ),
-        ("return coroutine.wrap(print)", "the main function (a C function); put it in a module, and require that inside the body"),
+        ("return coroutine.wrap(print)", "the main function (a function of coroutine.wrap); create it inside the body"),
         ("return print, 1, { x = coroutine.create(print) }", "argument 2.x (a coroutine); create it inside the body"),
     ])
     func bodies(_ source: String, _ message: String) throws {

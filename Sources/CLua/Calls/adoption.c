@@ -84,6 +84,7 @@ static int open_as_fresh(lua_State *L) {
     luaL_checkstack(L, 24, NULL);
     clua_hide_changes(L, 1);
     clua_open_kept(L);
+    clua_open_iterators(L);
     clua_open_module(L, false);
     clua_index_stock_functions(L);
     add_sentinel(L, 2);

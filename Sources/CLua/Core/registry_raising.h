@@ -27,6 +27,9 @@ typedef enum clua_kept {
     CLUA_KEPT_SEARCHPATH,           // package.searchpath
     CLUA_KEPT_LOADLIB,              // package.loadlib
     CLUA_KEPT_REQUIRE,              // require
+    CLUA_KEPT_IPAIRS,               // ipairs
+    CLUA_KEPT_CODES,                // utf8.codes
+    CLUA_KEPT_GMATCH,               // string.gmatch
     CLUA_KEPT_PATH_NAMES,           // the coroutine `path_names` of the state
     CLUA_KEPT_SAMPLES,              // weak table: prototype (light userdata) -> a closure
     CLUA_KEPT_FACTORIES,            // table: code (light userdata) -> compiled factory

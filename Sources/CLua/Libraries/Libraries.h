@@ -5,6 +5,7 @@
 
 #include "Libraries/environment_raising.h"
 #include "Libraries/isolation_raising.h"
+#include "Libraries/iterators_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Libraries/stock_raising.h"

@@ -10,6 +10,7 @@
 
 #include "Libraries/bounded_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/iterators_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "Libraries/output_raising.h"
 #include "Limits/stop_raising.h"
@@ -138,6 +139,7 @@ void clua_open_libraries(lua_State *L) {
     replace_exit(L);
     watch_debug(L);
     clua_open_patterns(L);
+    clua_open_iterators(L);
     clua_open_strings(L);
     clua_open_tables(L);
 }

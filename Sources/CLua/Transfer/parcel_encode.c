@@ -299,13 +299,20 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
     }
 }
 
+// Refers to the value on top, which is rebuilt, or refuses it.
+static void encode_rebuilt(encoder *e) {
+    const void *pointer = lua_topointer(e->L, -1);
+    bool found, is_rebuilt = encoder_meet(e, pointer, &found)->number != 0;
+    if (is_rebuilt)
+        encode_again(e, pointer);
+    else
+        refuse(e);
+}
+
 static void encode_function(encoder *e, int depth) {
     lua_State *L = e->L;
     if (encode_by_name(e)) return;
-    if (lua_iscfunction(L, -1)) {
-        refuse(e);
-        return;
-    }
+    if (lua_iscfunction(L, -1)) return encode_rebuilt(e);
     pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
     if (entry == NULL) return;
     bool is_later = depth >= CLUA_INLINE_DEPTH;
@@ -334,14 +341,7 @@ static void encode_userdata(encoder *e) {
     if (handle == NULL || handle->object == NULL) {
         const frozen_table *frozen = clua_to_frozen(e->L, -1);
         if (frozen != NULL) return encode_frozen(e, frozen);
-        // A rebuilt userdata is in the map already. Other userdata cannot be sent.
-        if (encode_by_name(e)) return;
-        bool found;
-        bool is_rebuilt = encoder_meet(e, lua_topointer(e->L, -1), &found)->number != 0;
-        if (is_rebuilt)
-            encode_again(e, lua_topointer(e->L, -1));
-        else
-            refuse(e);
+        if (!encode_by_name(e)) encode_rebuilt(e);
         return;
     }
     encode_handle(e, handle);

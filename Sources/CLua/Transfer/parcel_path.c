@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "Libraries/iterators_raising.h"
 #include "object.h"
 
 enum { MOST_STEPS = 20 };
@@ -77,24 +78,31 @@ static bool is_file(lua_State *L, int index) {
     return same;
 }
 
-static const char *type_of(lua_State *L, int index) {
-    switch (lua_type(L, index)) {
-    case LUA_TFUNCTION: return "a C function";
-    case LUA_TTHREAD: return "a coroutine";
-    case LUA_TTABLE: return "a table with __gc";
-    case LUA_TLIGHTUSERDATA: return "a light userdata";
-    default: return "a userdata";
-    }
+// The words of an error: the kind of the value, and what to do instead of sending it.
+typedef struct refusal {
+    const char *type, *remedy;
+} refusal;
+
+static refusal refusal_of_function(lua_State *L, int index) {
+    if (clua_is_match_iterator(L, index)) return (refusal){"an iterator of string.gmatch that has begun", "call string.gmatch inside the body"};
+    int top = lua_gettop(L);
+    bool has_upvalue = lua_getupvalue(L, index, 1) != NULL, is_coroutine = has_upvalue && lua_isthread(L, -1);
+    bool is_lines = has_upvalue && lua_isuserdata(L, -1) && is_file(L, -1);
+    lua_settop(L, top);
+    if (is_coroutine) return (refusal){"a function of coroutine.wrap", "create it inside the body"};
+    if (is_lines) return (refusal){"an iterator over the lines of a file", "open the file inside the body"};
+    return (refusal){"a C function", "create it inside the body, or in a module that the body requires"};
 }
 
-static const char *remedy_for(lua_State *L, int index) {
+static refusal refusal_of(lua_State *L, int index) {
     switch (lua_type(L, index)) {
-    case LUA_TFUNCTION: return "put it in a module, and require that inside the body";
-    case LUA_TTHREAD: return "create it inside the body";
+    case LUA_TFUNCTION: return refusal_of_function(L, index);
+    case LUA_TTHREAD: return (refusal){"a coroutine", "create it inside the body"};
     case LUA_TTABLE:
-        return "a copy's finalizer would release what the table still uses: create it inside the body, or give its metatable a __transfer";
-    case LUA_TLIGHTUSERDATA: return "it is an address, which means nothing elsewhere";
-    default: return is_file(L, index) ? "open it inside the body" : "create it inside the body, or give its metatable a __transfer";
+        return (refusal){"a table with __gc", "a copy's finalizer would release what the table still uses: create it inside the body, or give its "
+                                              "metatable a __transfer"};
+    case LUA_TLIGHTUSERDATA: return (refusal){"a light userdata", "it is an address, which means nothing elsewhere"};
+    default: return (refusal){"a userdata", is_file(L, index) ? "open it inside the body" : "create it inside the body, or give its metatable a __transfer"};
     }
 }
 
@@ -107,19 +115,18 @@ void path_push_name(lua_State *L, const path_step *last) {
 
 void path_push_message(lua_State *L, const path_step *last, int index) {
     int culprit = lua_absindex(L, index);
-    const char *type = type_of(L, culprit);
-    const char *remedy = remedy_for(L, culprit);
+    refusal refusal = refusal_of(L, culprit);
     luaL_Buffer message;
     luaL_buffinit(L, &message);
     luaL_addstring(&message, "cannot send ");
     const path_step *root = add_path(&message, last);
-    lua_pushfstring(L, " (%s)", type);
+    lua_pushfstring(L, " (%s)", refusal.type);
     luaL_addvalue(&message);
     if (root->label != NULL) {
         lua_pushfstring(L, " of function %s", root->label);
         luaL_addvalue(&message);
     }
-    lua_pushfstring(L, "; %s", remedy);
+    lua_pushfstring(L, "; %s", refusal.remedy);
     luaL_addvalue(&message);
     luaL_pushresult(&message);
 }

@@ -3,6 +3,7 @@
 #include <lua5.4/lauxlib.h>
 
 #include "Libraries/environment_raising.h"
+#include "Libraries/iterators_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_analysis.h"
@@ -49,15 +50,24 @@ static int call_transfer(lua_State *L) {
     return count;
 }
 
+// Pushes __transfer of the object at `object`.
+static void push_transfer(lua_State *L, int object) {
+    if (lua_isfunction(L, object)) {
+        lua_pushcfunction(L, clua_take_iterator_apart);
+        return;
+    }
+    lua_getmetatable(L, object);
+    lua_pushliteral(L, "__transfer");
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+}
+
 // Calls __transfer of the object on top, and records the results. Returns false, in an analysis pass only, if that fails. Needs 8 slots.
 static bool add_rebuilt(encoder *e) {
     lua_State *L = e->L;
     int object = lua_gettop(L);
     lua_pushcfunction(L, call_transfer);
-    lua_getmetatable(L, object);
-    lua_pushliteral(L, "__transfer");
-    lua_rawget(L, -2);
-    lua_remove(L, -2);
+    push_transfer(L, object);
     lua_pushvalue(L, object);
     if (e->analysis == NULL) {
         lua_call(L, 2, LUA_MULTRET);
@@ -85,6 +95,7 @@ static bool add_rebuilt(encoder *e) {
 
 static bool has_transfer(lua_State *L, int index) {
     int type = lua_type(L, index);
+    if (type == LUA_TFUNCTION) return clua_is_new_iterator(L, index);
     if ((type != LUA_TTABLE && type != LUA_TUSERDATA) || !lua_getmetatable(L, index)) return false;
     lua_pushliteral(L, "__transfer");
     bool has = lua_rawget(L, -2) != LUA_TNIL;

@@ -1,4 +1,4 @@
-// Objects whose metatable has __transfer. May raise, except where noted.
+// Objects whose metatable has __transfer, and new iterators of the standard libraries. May raise, except where noted.
 //
 // Such an object is rebuilt at the end, after all tables, functions and globals are complete. Nothing is written at first where it belongs:
 // a fixup waits until the object has been made. Objects among the arguments of another one are made before it. So neither the order of
@@ -13,8 +13,9 @@
 /// Leaves the stack unchanged. Needs 12 slots.
 bool rebuild_later(encoder *e, int container);
 
-/// Whether the value at `index`, of this type, may have to be rebuilt: it has a metatable. Never raises. Needs 1 slot.
+/// Whether the value at `index`, of this type, may have to be rebuilt: it has a metatable, or is a C function. Never raises. Needs 1 slot.
 static inline bool rebuild_possible(lua_State *L, int index, int type) {
+    if (type == LUA_TFUNCTION) return lua_iscfunction(L, index);
     if ((type != LUA_TTABLE && type != LUA_TUSERDATA) || !lua_getmetatable(L, index)) return false;
     lua_pop(L, 1);
     return true;
