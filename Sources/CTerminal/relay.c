@@ -410,7 +410,7 @@ bool ct_relay_begin(int descriptor) {
 }
 
 void ct_relay_end(void) {
-    if (!is_active) return;
+    if (!is_active || cplatform_get_fork_count() != 0) return;  // a forked process has no pump
     fflush(stdout);
     synchronize(1000);
     for (int i = 1; i <= 2; i++) {

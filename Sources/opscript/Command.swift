@@ -102,16 +102,18 @@ struct Command {
             try runInitialisation(in: runtime)
             for step in options.steps { try perform(step, in: runtime) }
             if options.script != nil { try runtime.run(script: options.file) }
+            if isBare, !isPrompt { try runtime.run(file: nil) }
         } catch {
+            if runtime.isForked { endForkedProcess(runtime, after: error) }
             return end(runtime, after: error)
         }
         if isPrompt {
             if !options.showsLuaVersion { print(Runtime.luaCopyright) }
             if let prompt = LivePrompt(runtime) { try prompt.run() } else { try Session(runtime).run() }
+            if runtime.isForked { endForkedProcess(runtime, after: nil) }
             if runtime.requestedExitStatus == nil, let signal = runtime.lastInterrupt, signal != SIGINT { return cancel(runtime) }
-        } else if isBare {
-            do throws(LuaError) { try runtime.run(file: nil) } catch { return end(runtime, after: error) }
         }
+        if runtime.isForked { endForkedProcess(runtime, after: nil) }
         return try finish(runtime)
     }
 
@@ -144,6 +146,14 @@ struct Command {
     }
 
     // MARK: ending
+
+    /// Ends a process that the script has forked, when the script ends there, as `lua` would. It has none of the threads of its parent, which
+    /// reports the run.
+    private func endForkedProcess(_ runtime: Runtime, after error: LuaError?) -> Never {
+        if let error { report(error) }
+        runtime.closeInForkedProcess()
+        Glibc.exit(error == nil ? 0 : 1)
+    }
 
     /// Runs the remaining operations and reports errors. Returns the exit status.
     private func finish(_ runtime: Runtime) throws(LuaError) -> Int32 {

@@ -273,11 +273,12 @@ struct Call {
 extension LuaState {
     /// Answers a call from Lua. C pushes or raises the reply after this function has returned.
     static func answer(
-        _ lua: OpaquePointer?, _ member: Int32, _ reply: UnsafeMutablePointer<clua_reply>?,
+        _ lua: OpaquePointer?, _ member: Int32, _ reply: UnsafeMutablePointer<clua_reply>?, worksInForkedProcess: Bool = false,
         _ body: (_ member: Int32, Call) throws(CallError) -> Answer
     ) {
         guard let lua = unsafe lua, let reply = unsafe reply else { return }
         unsafe with(lua) { state in
+            if state.isForked, !worksInForkedProcess { return unsafe refusalInForkedProcess.write(to: reply) }
             unsafe state.whileRunning(lua) {
                 do throws(CallError) { unsafe try body(member, Call(lua: lua, state: state)).write(to: reply) } catch {
                     unsafe error.write(to: reply)

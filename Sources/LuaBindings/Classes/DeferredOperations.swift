@@ -14,7 +14,8 @@ extension LuaState {
                 // Safety: the handles are on the stack of the call and keep both objects alive.
                 return unsafe Unmanaged<OperationQueue>.fromOpaque(queue)._withUnsafeGuaranteedRef { queue in
                     unsafe LuaState.with(lua) { state in
-                        unsafe state.whileRunning(lua) { unsafe state.addDeferredOperation(lua, to: queue, handle) }
+                        if state.isForked { return false }  // the call that follows is an error
+                        return unsafe state.whileRunning(lua) { unsafe state.addDeferredOperation(lua, to: queue, handle) }
                     }
                 }
             })

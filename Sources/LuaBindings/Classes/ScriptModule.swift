@@ -63,7 +63,7 @@ enum ScriptModule {
             to: clua_host(
                 classes: UnsafePointer(classes), class_count: classCount, functions: functions.start, function_count: functions.count,
                 call: { unsafe LuaState.answer($0, $1, $2, ScriptModule.call) },
-                exit: { unsafe LuaState.answer($0, $1, $2, ScriptModule.exit) },
+                exit: { unsafe LuaState.answer($0, $1, $2, worksInForkedProcess: true, ScriptModule.exit) },
                 sent: { lua, parcel in
                     guard let lua = unsafe lua, let parcel = unsafe parcel else { return }
                     unsafe LuaState.of(lua).seal(referencesOf: parcel)
@@ -97,7 +97,7 @@ enum ScriptModule {
         return unsafe UnsafePointer(host)
     }()
 
-    /// `os.exit`. In the main state, C ends the process at once. In a worker's state, the running code is stopped, and the thread of the
+    /// `os.exit`. In the main state, and in a process that a body has forked, C ends the process at once. In a worker's state, the running code is stopped, and the thread of the
     /// main state ends the process in an orderly way.
     private static func exit(_ status: Int32, _ call: Call) throws(CallError) -> Answer {
         guard call.state.core.scriptsMayExit else {
@@ -107,7 +107,7 @@ enum ScriptModule {
             }
             throw .message("os.exit is not allowed here: the host of this script does not let it end the process")
         }
-        if call.state.core.isMain(call.state) {
+        if call.state.core.isMain(call.state) || call.state.isForked {
             unsafe call.state.core.adoption?.scriptExits = true
             return .nothing
         }

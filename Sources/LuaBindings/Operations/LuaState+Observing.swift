@@ -9,7 +9,7 @@ extension LuaState {
         let fields = FlatValues([.table(notice.fields)])
         do throws(Failure) {
             try within(observation.group, by: observation.budget) { () throws(Failure) in
-                try unsafe attempt { lua, failure in
+                try unsafe attemptToEnd { lua, failure in
                     unsafe fields.withItems { items in
                         var change = unsafe clua_change(
                             object: clua_reference(unowned: object, ObjectKind(of: object)),

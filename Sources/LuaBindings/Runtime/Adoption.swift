@@ -27,11 +27,13 @@ final class Adoption: @unchecked Sendable {
         unsafe clua_adoption(
             context: Unmanaged.passRetained(self).toOpaque(),
             ending: { context, lua in
-                guard let lua = unsafe lua, let adoption = unsafe Adoption.of(context), let runtime = adoption.runtime else { return }
+                guard let lua = unsafe lua, let adoption = unsafe Adoption.of(context), let runtime = adoption.runtime, !runtime.isForked
+                else { return }
                 unsafe LuaState.of(lua).whileRunning(lua) { adoption.ending(runtime) }
             },
             ended: { context, record in
-                guard let adoption = unsafe Adoption.of(context) else { return }
+                // The runtime of a forked process has no threads to end.
+                guard let adoption = unsafe Adoption.of(context), adoption.runtime?.isForked != true else { return }
                 unsafe adoption.runtime?.stateIsGone(record)
                 adoption.runtime = nil
                 // Safety: `functions` has retained it, and Lua does not call this object any more.

@@ -143,7 +143,7 @@ extension LuaState {
             do throws(Failure) {
                 run.begin()
                 try within(group, by: run.nextBudget) { () throws(Failure) in
-                    try unsafe attempt { lua, failure in
+                    try unsafe attemptToEnd { lua, failure in
                         unsafe withUnsafeMutablePointer(to: &run) { run in
                             unsafe clua_run_completions(
                                 lua, { unsafe $0!.assumingMemoryBound(to: DueRun.self).pointee.next($1!) }, run, &failure)

@@ -292,7 +292,7 @@ final class LuaState: @unchecked Sendable {
                 if let link {
                     try unsafe link.run(operation, body, parcel, arguments, limit: limit, memoryLimit: memoryLimit, in: self, &results)
                 } else if let arguments {
-                    try unsafe attempt { lua, failure in
+                    try unsafe attemptToEnd { lua, failure in
                         unsafe arguments.withItems { items in
                             var body = unsafe body
                             unsafe (body.arguments, body.argument_count) = (items.baseAddress, arguments.count)
@@ -300,7 +300,7 @@ final class LuaState: @unchecked Sendable {
                         }
                     }
                 } else {
-                    try unsafe attempt { lua, failure in
+                    try unsafe attemptToEnd { lua, failure in
                         unsafe clua_run_body(lua, body, parcel, limit, memoryLimit, &results, &failure)
                     }
                 }
@@ -362,7 +362,7 @@ final class LuaState: @unchecked Sendable {
         let callback = unsafe clua_callback(object: Unmanaged.passUnretained(object).toOpaque(), is_kept: isKept, argument: argument)
         do throws(Failure) {
             try within(group, by: budget) { () throws(Failure) in
-                try unsafe attempt { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
+                try unsafe attemptToEnd { lua, failure in unsafe clua_run_callback(lua, callback, &failure) }
             }
         } catch { report(error, in: name(), of: group) }
     }

@@ -33,6 +33,10 @@ package final class Entrance: @unchecked Sendable {
 
     init(mainThread: Int32) { inside = Atomic(UInt32(bitPattern: mainThread)) }
 
+    /// Whether this process was forked from the one that made the engine.
+    @inline(__always)
+    package var isForked: Bool { cplatform_get_fork_count() != forkCount }
+
     /// Whether the calling thread is inside.
     @inline(__always)
     package var isInside: Bool { inside.load(ordering: .relaxed) & ~Self.patient == Self.thisThread }
@@ -80,7 +84,7 @@ package final class Entrance: @unchecked Sendable {
             depth += 1
             return true
         }
-        if cplatform_get_fork_count() != forkCount { refuseChild(name) }
+        if isForked { refuseChild(name) }
         guard inside.compareExchange(expected: 0, desired: Self.thisThread | mark, ordering: .acquiringAndReleasing).exchanged else {
             return false
         }

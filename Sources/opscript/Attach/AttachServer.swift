@@ -23,7 +23,7 @@ final class AttachServer: Sendable {
         self.listener = listener
         Self.path.withLock { $0 = path }
         // A script may end the process with `os.exit`.
-        atexit { AttachServer.removeSocket() }
+        atexit { if !ForkedProcess.isCurrent { AttachServer.removeSocket() } }
         if !tryStartThread({ [self] in accept() }) {
             finish()
             throw AttachError(message: "the system starts no more threads")

@@ -28,7 +28,7 @@ final class LivePrompt: LinePrompt {
             switch try read("_PROMPT", default: "> ") {
             case .line(let line):
                 hasAskedBeforeLeaving = false
-                if try perform(line) { return }
+                if try perform(line) || runtime.isForked { return }
             case .interrupted: Message.output("")
             case .end: if mayLeave() { return }
             case .left: return
@@ -62,7 +62,7 @@ final class LivePrompt: LinePrompt {
                 source += "\n\(more)"
             }
         }
-        try runtime.drain()
+        if !runtime.isForked { try runtime.drain() }
         return false
     }
 
@@ -75,7 +75,7 @@ final class LivePrompt: LinePrompt {
         } catch {
             if error.isIncomplete, mayContinue { return true }
             // The terminal has shown ^C in the same row.
-            if runtime.lastInterrupt != nil { Message.write("\n") }
+            if !runtime.isForked, runtime.lastInterrupt != nil { Message.write("\n") }
             if runtime.requestedExitStatus == nil { Message.write(ErrorReport(error, source: source).text) }
         }
         return false

@@ -10,10 +10,10 @@ struct Session {
     /// Runs the session until the end of the input.
     func run() throws(LuaError) {
         runtime.releaseInterrupts()
-        while let line = readLine(prompt: "_PROMPT", default: "> ") {
+        while !runtime.isForked, let line = readLine(prompt: "_PROMPT", default: "> ") {
             var source = line.asFirstLine
             while let more = evaluate(source) { source += "\n\(more)" }
-            try runtime.drain()
+            if !runtime.isForked { try runtime.drain() }
         }
         print()
     }

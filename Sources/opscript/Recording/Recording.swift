@@ -1,6 +1,7 @@
 import Glibc
 import LuaBindings
 import OpEngine
+import OpPlatform
 import Synchronization
 
 /// Records a run, and writes the files that the options ask for.
@@ -43,7 +44,10 @@ final class Recording: OperationRecordReceiver, @unchecked Sendable {
         unsafe Recording.current.store(UInt(bitPattern: Unmanaged.passRetained(self).toOpaque()), ordering: .releasing)
         // A script may end the process with `os.exit`.
         atexit {
-            guard let pointer = unsafe UnsafeRawPointer(bitPattern: Recording.current.load(ordering: .acquiring)) else { return }
+            // A process that the script has forked has none of the threads that record.
+            guard !ForkedProcess.isCurrent,
+                let pointer = unsafe UnsafeRawPointer(bitPattern: Recording.current.load(ordering: .acquiring))
+            else { return }
             unsafe Unmanaged<Recording>.fromOpaque(pointer)._withUnsafeGuaranteedRef { $0.finish() }
         }
     }
