@@ -208,10 +208,16 @@ struct CommandLineTests {
     func prompt() throws {
         let input = "1 + 1, 'two'\nx = 5\nx * 2\nlocal y =\n3; print(y)\nerror 'boom'\nx =\n= 1\n#undefined + 1\nprint 'last'\n"
         let (stock, ours) = (try Command.lua("-i").input(input).run(), try Command.opscript("-i").input(input).run())
-        // The first lines name the interpreters. Debian's `lua` also echoes its input, through its line editor.
-        #expect(ours.lines.dropFirst() == ["> 2\ttwo", "> > 10", "> >> 3", "> > >> > > last", "> "], "\(ours)")
+        // The first lines name the interpreters.
+        #expect(ours.lines.dropFirst() == stock.lines.dropFirst() && ours.lines.contains("> x * 2"), "\(ours)")
         #expect(ours.errorText == stock.errorText)
         #expect(ours.status == stock.status)
+    }
+
+    @Test("On a terminal without abilities, -i prints values as lua does, and does not repeat what is typed")
+    func dumbTerminal() throws {
+        let outcome = try Command.shell(#"TERM=dumb script -qec "'$OPSCRIPT' -i" /dev/null"#).input("{ 1, 2 }\n").run()
+        #expect(outcome.text.contains("table: 0x") && outcome.text.ranges(of: "{ 1, 2 }").count == 1, "\(outcome)")
     }
 
     @Test("A prompt whose `print` fails reports it and goes on")

@@ -47,15 +47,15 @@ extension LuaState {
         }
     }
 
-    /// Prints the values of an expression, or runs statements.
-    func runLine(_ source: String, name: String) throws(Failure) {
+    /// Prints the values of an expression, or runs statements. The console decides how values look, unless `isPlain`.
+    func runLine(_ source: String, name: String, isPlain: Bool) throws(Failure) {
         try load(expression: source, name: name)
         let lua = unsafe running, base = unsafe lua_gettop(lua) - 1
         defer { unsafe lua_settop(lua, base) }
         try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
         let count = unsafe lua_gettop(lua) - base
         if count == 0 { return }
-        if hasConsole { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", count, &failure) } }
+        if hasConsole, !isPlain { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", count, &failure) } }
         let shown = unsafe lua_gettop(lua) - base
         do throws(Failure) {
             try unsafe attempt { lua, failure in unsafe clua_print(lua, shown, &failure) }

@@ -332,7 +332,12 @@ public final class Runtime: Sendable {
     ///
     /// - Throws: an error whose `isIncomplete` is true if more text could complete the line.
     public func runLine(_ source: String, name: String = "=stdin") throws(LuaError) {
-        try insideRun { state throws(Failure) in try state.runLine(source, name: name) }
+        try runLine(source, name: name, isPlain: false)
+    }
+
+    /// The same, but `isPlain` prints values as `print` does, although a console is open.
+    package func runLine(_ source: String, name: String = "=stdin", isPlain: Bool) throws(LuaError) {
+        try insideRun { state throws(Failure) in try state.runLine(source, name: name, isPlain: isPlain) }
     }
 
     /// Sets the global `arg`: `arguments[script]` gets the index 0, and the elements before it get negative indices.

@@ -1,7 +1,7 @@
 import Glibc
 import LuaBindings
 
-/// An interactive session without a terminal: reads lines, runs them and prints the values of expressions.
+/// An interactive session without a line editor: reads lines, runs them and prints the values of expressions, as `lua -i` does.
 struct Session {
     private let runtime: Runtime
 
@@ -23,7 +23,7 @@ struct Session {
         do throws(LuaError) {
             try runtime.catchInterrupts()
             defer { runtime.releaseInterrupts() }
-            try runtime.runLine(source)
+            try runtime.runLine(source, isPlain: true)
         } catch {
             if error.isIncomplete, let more = readLine(prompt: "_PROMPT2", default: ">> ") { return more }
             Message.write("\(error.report)\n")
@@ -34,6 +34,9 @@ struct Session {
     /// A line without its newline; nil at the end of the input.
     private func readLine(prompt variable: String, default text: String) -> String? {
         Message.prompt(PromptText(runtime: runtime)(variable, default: text))
-        return Swift.readLine()
+        let line = Swift.readLine()
+        // A terminal shows what is typed. The line editor of `lua` shows what comes from elsewhere.
+        if let line, isatty(STDIN_FILENO) == 0 { Message.prompt(line + "\n") }
+        return line
     }
 }
