@@ -60,7 +60,7 @@ function opscript.prelude(f) end
 
 ---The values that `f` would take along to another state: a record for each upvalue and global, and for each value that cannot be sent.
 ---@param f function
----@return opscript.Capture[]
+---@return opscript.Capture[] # with the field `size`, the bytes of all of them and of `f`
 function opscript.captures(f) end
 
 ---The number of workers, which is the number of operations that compute at once.
@@ -450,6 +450,7 @@ function OperationQueue:observe(keyPath, options, f) end
 ---@field type string
 ---@field size integer bytes
 ---@field of string? the function that uses it
+---@field from string? of a function, where it is defined; of a module, the file that workers load
 ---@field error string? why it cannot be sent
 
 ---@class opscript.Observation

@@ -77,11 +77,6 @@ import Testing
             check: """
                 assert((...)() == 1 and package.loaded.mine == nil)
                 """)
-        try roundTrip(
-            "package.preload.made = function() return { v = 2 } end; local made = require 'made'; return function() return made.v end",
-            check: """
-                assert((...)() == 2 and package.loaded.made == nil)
-                """)
     }
 
     @Test func whatAScriptAddsToALibraryGoesByValue() throws {

@@ -210,8 +210,11 @@ static bool host_calls(lua_State *L, clua_parcel *parcel) {
     if (status == LUA_OK) status = clua_push_items(L, items, 1, &failure);
     if (status == LUA_OK) status = clua_pin(L, &references, 1, 0, &failure);
     clua_unpin(L, &references);
-    if (status == LUA_OK) status = clua_encode_paths(L, parcel, &failure);
-    if (status == LUA_OK) status = clua_apply_paths(L, parcel, &failure);
+    for (clua_setting setting = CLUA_PATHS; setting <= CLUA_LOADERS; setting++) {
+        if (status == LUA_OK) status = clua_encode_settings(L, setting, parcel, &failure);
+        if (status == LUA_OK) status = clua_apply_settings(L, parcel, &failure);
+        clua_parcel_release(parcel);
+    }
     if (status == LUA_OK) lua_settop(L, 1);
     return !failed(L, status, &failure);
 }

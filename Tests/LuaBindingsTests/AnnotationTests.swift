@@ -173,7 +173,7 @@ import Testing
                 while not told do opscript.sleep(0.001) end
                 see('ProcessResult', killed:wait())
                 local upvalue, culprit = {}, { coroutine.create(print) }
-                for _, record in ipairs(opscript.captures(function() return upvalue, culprit end)) do see('Capture', record) end
+                for _, record in ipairs(opscript.captures(function() return upvalue, culprit, see end)) do see('Capture', record) end
                 local function blockage(operation) see('Blockage', (select(2, operation:why()))) end
                 local unready = Operation.new()
                 unready.isReady = false

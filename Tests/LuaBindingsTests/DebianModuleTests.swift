@@ -220,14 +220,15 @@ import Testing
             """)
     }
 
-    @Test func aModuleThatNoPathFindsGoesByValue() throws {
+    @Test func aModuleOfPackagePreloadGoesByName() throws {
         try script(
             ["cjson"],
             """
             local cjson = require 'cjson'
             package.preload['cjson.mine'] = function() return { null = cjson.null, twice = function(x) return cjson.encode { x, x } end } end
             local mine = require 'cjson.mine'
-            assert(run(function() return mine.twice(1), mine.null == cjson.null, package.loaded['cjson.mine'] == nil end) == '[1,1]')
+            local text, isNull, isOne = run(function() return mine.twice(1), mine.null == cjson.null, package.loaded['cjson.mine'] == mine end)
+            assert(text == '[1,1]' and isNull and isOne)
             """)
     }
 

@@ -239,6 +239,22 @@ import Testing
         #expect(try folder.run(script) == [3, "module 'outer' changed, module 'inner' is gone"])
     }
 
+    @Test("What the script has changed in modules, and the loaders of package.preload, count")
+    func changedModules() throws {
+        let folder = try StoreFolder()
+        folder["log.lua"] = "return { level = 1 }"
+        let script =
+            "local op = perform { memoize = true, main = function() return log.level, require 'made' end } return op.result, op.results[2], op:whyRun()"
+        func run(level: Int, made: Int) throws -> [LuaValue] {
+            try folder.run("package.preload.made = function() return \(made) end log = require 'log' log.level = \(level) \(script)")
+        }
+        #expect(try run(level: 1, made: 1) == [1, 1, "never ran"])
+        #expect(try run(level: 1, made: 1) == [1, 1, .nil])
+        #expect(try run(level: 2, made: 1) == [2, 1, "changed modules is new"])
+        #expect(try run(level: 2, made: 1) == [2, 1, .nil])
+        #expect(try run(level: 2, made: 2) == [2, 2, "package.preload changed"])
+    }
+
     @Test("Modules of the host's loader count with their sources")
     func modulesOfTheHost() throws {
         let folder = try StoreFolder()

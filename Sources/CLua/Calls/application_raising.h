@@ -6,8 +6,8 @@
 
 #include "application.h"
 
-/// Stores what clua_paths_changed looks up. Needs 4 free stack slots.
-void clua_paths_open(lua_State *L);
+/// Stores what clua_changed_settings looks up. Needs 10 free stack slots.
+void clua_settings_open(lua_State *L);
 
 /// Pushes the `count` host values that start at `first`. Reserves its own stack slots.
 void clua_push_items_here(lua_State *L, const clua_item *first, size_t count);

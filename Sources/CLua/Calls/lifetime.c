@@ -107,7 +107,7 @@ void clua_open_module(lua_State *L, bool is_global) {
         lua_setglobal(L, "opscript");
     }
     clua_transport_open(L);
-    clua_paths_open(L);
+    clua_settings_open(L);
     lua_settop(L, module);
 }
 

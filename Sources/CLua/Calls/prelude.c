@@ -8,6 +8,7 @@
 
 static int run_prelude(lua_State *L) {
     const clua_parcel *body = lua_touserdata(L, 1);
+    clua_undo_changes(L);
     clua_copy_globals(L);
     lua_settop(L, 2 + CLUA_DECODING_SLOTS);
     clua_decode_here(L, body, CLUA_CURRENT_ENVIRONMENT);

@@ -153,6 +153,16 @@ static int search_host(lua_State *L) {
     return 2;
 }
 
+// Inserts the searcher at index 2 into the table on top.
+static void insert_searcher(lua_State *L) {
+    for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i >= 2; i--) {
+        lua_rawgeti(L, -1, i);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_pushvalue(L, 2);
+    lua_rawseti(L, -2, 2);
+}
+
 // Inserts the searcher after that of `package.preload`. Stack: the loader as light userdata.
 static int add_searcher(lua_State *L) {
     lua_pushvalue(L, 1);
@@ -160,12 +170,9 @@ static int add_searcher(lua_State *L) {
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_getfield(L, -1, LUA_LOADLIBNAME);
     if (lua_getfield(L, -1, "searchers") != LUA_TTABLE) return luaL_error(L, "'package.searchers' must be a table");
-    for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i >= 2; i--) {
-        lua_rawgeti(L, -1, i);
-        lua_rawseti(L, -2, i + 1);
-    }
-    lua_pushvalue(L, 2);
-    lua_rawseti(L, -2, 2);
+    insert_searcher(L);
+    clua_push_kept(L, CLUA_KEPT_SEARCHERS);
+    insert_searcher(L);
     return 0;
 }
 

@@ -23,6 +23,10 @@ typedef enum clua_kept {
     CLUA_KEPT_MODULE_INDEX,         // weak table: value -> name of the module that it is or belongs to
     CLUA_KEPT_MODULE_FIELDS,        // weak table: value -> its key in that module; nil for the module itself
     CLUA_KEPT_MODULES_KNOWN,        // module name -> the value that was indexed under that name
+    CLUA_KEPT_SNAPSHOTS,            // weak table: table of a module -> its copy; see Libraries/module_changes.c
+    CLUA_KEPT_REQUIREMENTS,         // module name -> the set of those that it has required
+    CLUA_KEPT_STRING_LIBRARY,       // the table `string`
+    CLUA_KEPT_CHANGED_FIELDS,       // what operations have changed in modules here; see Libraries/isolation.c
     CLUA_KEPT_HOST_MODULES,         // module name -> true for the modules that the host's loader has found
     CLUA_KEPT_SEARCHPATH,           // package.searchpath
     CLUA_KEPT_LOADLIB,              // package.loadlib
@@ -30,7 +34,9 @@ typedef enum clua_kept {
     CLUA_KEPT_IPAIRS,               // ipairs
     CLUA_KEPT_CODES,                // utf8.codes
     CLUA_KEPT_GMATCH,               // string.gmatch
-    CLUA_KEPT_PATH_NAMES,           // the coroutine `path_names` of the state
+    CLUA_KEPT_SETTINGS,             // the coroutine `settings` of the state
+    CLUA_KEPT_SEARCHERS,            // the searchers that each state has
+    CLUA_KEPT_LOADERS,              // table: the part of `package.preload` that the main state has sent
     CLUA_KEPT_SAMPLES,              // weak table: prototype (light userdata) -> a closure
     CLUA_KEPT_FACTORIES,            // table: code (light userdata) -> compiled factory
     CLUA_KEPT_CONSOLE,              // table: the functions that an interactive session calls, by name

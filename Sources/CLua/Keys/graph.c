@@ -346,6 +346,22 @@ static void parse_rebuilt_record(parser *p) {
     if (!p->reader.failed) p->graph->values[first] = node_value(arguments);
 }
 
+// The key of a change is a table of where it is.
+static void add_change(parser *p, graph_value module, graph_value key, graph_value value) {
+    graph *g = p->graph;
+    if (!is_key(key)) return;
+    if (g->root_count == g->parcel->value_count) {
+        g->roots[g->root_count] = node_value(parser_add_node(p, (graph_node){.kind = NODE_TABLE, .is_complete = true}));
+        if (!p->reader.failed) g->root_count++;
+    }
+    size_t first = add_values(p, 2);
+    uint32_t place = parser_add_node(p, (graph_node){.kind = NODE_TABLE, .first = first, .count = 2, .is_complete = true});
+    if (p->reader.failed) return;
+    g->values[first] = module;
+    g->values[first + 1] = key;
+    add_entry(p, (uint32_t)g->roots[g->parcel->value_count].index, node_value(place), value);
+}
+
 static void parse_fixup_record(parser *p) {
     graph_value container = parse_value(p, 1), key = parse_value(p, 1), value = parse_value(p, 1);
     if (p->reader.failed) return;
@@ -357,6 +373,8 @@ static void parse_fixup_record(parser *p) {
     } else if (is_node_of(g, container, NODE_TABLE) || is_node_of(g, container, NODE_ENVIRONMENT)) {
         // As a key, a function of a script may have made nil or NaN; then there is no entry.
         if (is_key(key)) add_entry(p, (uint32_t)container.index, key, value);
+    } else if (container.kind == VALUE_NAMED) {
+        add_change(p, container, key, value);
     } else if (is_node_of(g, container, NODE_FUNCTION)) {
         const graph_node *function = &g->nodes[container.index];
         if (!is_number || key.integer > function->count) return parser_fail(p);
@@ -390,7 +408,8 @@ clua_key_status graph_make(const clua_parcel *parcel, graph *g) {
     parser p = {.graph = g, .reader = {bytes, bytes + parcel->byte_count, false}};
     pointer_map_init(&p.references);
     pointer_map_init(&p.frozen);
-    g->roots = calloc(parcel->value_count, sizeof *g->roots);
+    g->roots = calloc((size_t)parcel->value_count + 1, sizeof *g->roots);
+    g->root_count = parcel->value_count;
     p.no_memory = g->roots == NULL;
     if (p.no_memory) parser_fail(&p);
     message_byte(&p.reader);  // the flags

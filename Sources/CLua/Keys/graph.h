@@ -65,7 +65,8 @@ typedef struct graph_entry {
 
 typedef struct graph {
     const clua_parcel *parcel;
-    graph_value *roots;
+    graph_value *roots;  // the values; then a table of what the script has changed in modules, if there is something
+    uint32_t root_count;
     graph_node *nodes;
     graph_value *values;
     graph_text *texts;

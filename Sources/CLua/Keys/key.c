@@ -10,10 +10,12 @@
 enum { KEY_VERSION = 2 };
 
 static void add_roots(walker *w, clua_parcel_role role) {
-    for (uint32_t i = 0; i < w->graph->parcel->value_count && !w->failed; i++) {
+    for (uint32_t i = 0; i < w->graph->root_count && !w->failed; i++) {
         graph_value root = w->graph->roots[i];
         char *path;
-        if (role == CLUA_BODY)
+        if (i == w->graph->parcel->value_count)
+            path = walk_text(w, "changed modules");
+        else if (role == CLUA_BODY)
             path = i == 0 ? walk_text(w, "main") : walk_text(w, "argument %u", i);
         else
             path = role == CLUA_STORED ? walk_text(w, "value") : walk_text(w, role == CLUA_RESULTS ? "result %u" : "argument %u", i + 1);

@@ -145,7 +145,7 @@ static size_t part_count(const graph_node *node) {
 static void refine(colouring *c) {
     const graph *g = c->graph;
     memset(c->sums, 0, g->node_count * sizeof *c->sums);
-    for (uint32_t i = 0; i < g->parcel->value_count; i++) add(c, g->roots[i], mix(EDGE_ROOT, i, 0, 0));
+    for (uint32_t i = 0; i < g->root_count; i++) add(c, g->roots[i], mix(EDGE_ROOT, i, 0, 0));
     for (size_t i = 0; i < g->node_count; i++) {
         const graph_node *node = &g->nodes[i];
         size_t count = part_count(node), first = node->first + node->count;

@@ -29,7 +29,7 @@ static const char *refused(const graph *g, graph_value value) {
 
 static const char *refused_in(const graph *g) {
     const char *found = NULL;
-    for (size_t i = 0; i < g->parcel->value_count && found == NULL; i++) found = refused(g, g->roots[i]);
+    for (size_t i = 0; i < g->root_count && found == NULL; i++) found = refused(g, g->roots[i]);
     for (size_t i = 0; i < g->value_count && found == NULL; i++) found = refused(g, g->values[i]);
     for (size_t i = 0; i < g->node_count && found == NULL; i++) found = refused(g, g->nodes[i].metatable);
     for (size_t i = 0; i < g->added_count && found == NULL; i++) found = refused(g, g->added[i].value);

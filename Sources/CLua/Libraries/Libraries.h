@@ -7,6 +7,7 @@
 #include "Libraries/isolation_raising.h"
 #include "Libraries/iterators_raising.h"
 #include "Libraries/libraries_raising.h"
+#include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Libraries/stock_raising.h"
 #include "libraries.h"

@@ -242,6 +242,22 @@ static void push_copy(lua_State *L, int index, int count) {
 
 void clua_push_copy(lua_State *L, int index) { push_copy(L, index, 4); }
 
+lua_Integer clua_count_same_fields(lua_State *L, int table, int other) {
+    lua_Integer count = 0;
+    lua_pushnil(L);
+    for (; lua_next(L, table); count++) {
+        lua_pushvalue(L, -2);
+        lua_rawget(L, other);
+        bool is_same = lua_rawequal(L, -1, -2);
+        lua_pop(L, 2);
+        if (!is_same) {
+            lua_pop(L, 1);
+            return -1;
+        }
+    }
+    return count;
+}
+
 void clua_copy_globals(lua_State *L) {
     enum { FRESH_GLOBALS = 40 };
     clua_push_real_globals(L);

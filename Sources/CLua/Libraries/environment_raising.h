@@ -63,6 +63,10 @@ void clua_copy_changes(lua_State *L, int keys, int now, int before, int to);
 /// Pushes a shallow copy of the table at `index`. Needs 5 slots.
 void clua_push_copy(lua_State *L, int index);
 
+/// Returns the number of fields of the table at `table`, or -1 if one of them differs in the table at `other`. Stack indices. Never raises.
+/// Needs 4 slots.
+lua_Integer clua_count_same_fields(lua_State *L, int table, int other);
+
 /// Resets the real globals to a fresh state's. Pushes a copy of their previous content. Needs 8 slots.
 void clua_reset_globals(lua_State *L);
 

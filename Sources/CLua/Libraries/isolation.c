@@ -12,6 +12,7 @@
 #include <stdbool.h>
 
 #include "Core/registry_raising.h"
+#include "Libraries/environment_raising.h"
 
 // The record is an array: for each table, itself, a copy of it, the number of its fields, and its metatable or false. Then the metatables of
 // the basic types or false, the default files, and whether the collector runs.
@@ -140,23 +141,6 @@ static void record_libraries(lua_State *L) {
 
 // MARK: comparing and restoring
 
-// Whether the table at `table` has exactly the fields of its copy, `count` of them. Stack indices.
-static bool has_same_fields(lua_State *L, int table, int copy, lua_Integer count) {
-    lua_pushnil(L);
-    while (lua_next(L, table)) {
-        lua_pushvalue(L, -2);
-        lua_rawget(L, copy);
-        bool is_same = lua_rawequal(L, -1, -2);
-        lua_pop(L, 2);
-        if (!is_same) {
-            lua_pop(L, 1);
-            return false;
-        }
-        count--;
-    }
-    return count == 0;
-}
-
 static void restore_fields(lua_State *L, int table, int copy) {
     lua_pushnil(L);
     while (lua_next(L, table)) {
@@ -224,7 +208,7 @@ static bool compare(lua_State *L, bool restores) {
     lua_Integer i = 0;
     for (; lua_rawgeti(L, record, i + TABLE), lua_rawgeti(L, record, i + COPY), lua_istable(L, copy); i += PER_TABLE) {
         lua_rawgeti(L, record, i + FIELD_COUNT);
-        bool is_same = has_same_fields(L, table, copy, lua_tointeger(L, -1));
+        bool is_same = clua_count_same_fields(L, table, copy) == lua_tointeger(L, -1);
         if (!is_same && restores) restore_fields(L, table, copy);
         lua_rawgeti(L, record, i + METATABLE);
         is_same &= has_same_metatable(L, table, restores);
@@ -240,6 +224,68 @@ static bool compare(lua_State *L, bool restores) {
     are_same &= has_same_settings(L, record, i + count + 1, restores);
     lua_settop(L, top);
     return are_same;
+}
+
+// MARK: changes that arrive with a body
+
+void clua_change_field(lua_State *L, int table) {
+    int value = lua_gettop(L), key = value - 1;
+    if (lua_isnil(L, key) || !lua_rawequal(L, key, key)) return lua_settop(L, key - 1);
+    if (clua_push_kept(L, CLUA_KEPT_CHANGED_FIELDS) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+        lua_pushvalue(L, -1);
+        clua_keep(L, CLUA_KEPT_CHANGED_FIELDS);
+    }
+    // An array: for each field a table of the module's table, the key and the former value.
+    lua_createtable(L, 3, 0);
+    lua_pushvalue(L, table);
+    lua_rawseti(L, -2, 1);
+    lua_pushvalue(L, key);
+    lua_rawseti(L, -2, 2);
+    lua_pushvalue(L, key);
+    lua_rawget(L, table);
+    lua_rawseti(L, -2, 3);
+    lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+    lua_settop(L, value);
+    lua_rawset(L, table);
+    clua_note_library_code(clua_state_of(L));
+}
+
+void clua_undo_changes(lua_State *L) {
+    int top = lua_gettop(L), changes = top + 1, change = top + 2;
+    luaL_checkstack(L, 8, NULL);
+    if (clua_push_kept(L, CLUA_KEPT_CHANGED_FIELDS) == LUA_TTABLE) {
+        lua_pushboolean(L, 0);
+        clua_keep(L, CLUA_KEPT_CHANGED_FIELDS);
+        for (lua_Integer i = (lua_Integer)lua_rawlen(L, changes); i >= 1; i--) {
+            lua_rawgeti(L, changes, i);
+            for (int j = 1; j <= 3; j++) lua_rawgeti(L, change, j);
+            lua_rawset(L, change + 1);
+            lua_settop(L, changes);
+        }
+    }
+    lua_settop(L, top);
+}
+
+void clua_adopt_module(lua_State *L, int name) {
+    int top = lua_gettop(L), record = top + 1, loaded = top + 2, table = top + 3;
+    clua_push_kept(L, CLUA_KEPT_LIBRARIES);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    for (lua_Integer i = 0; lua_rawgeti(L, record, i + TABLE), lua_rawgeti(L, record, i + COPY), lua_istable(L, table + 1); i += PER_TABLE) {
+        lua_pushvalue(L, name);
+        if (lua_rawequal(L, table, loaded) && lua_rawget(L, table + 1) == LUA_TNIL) {
+            lua_pushvalue(L, name);
+            lua_pushvalue(L, name);
+            lua_rawget(L, loaded);
+            lua_rawset(L, table + 1);
+            lua_rawgeti(L, record, i + FIELD_COUNT);
+            lua_pushinteger(L, lua_tointeger(L, -1) + 1);
+            lua_rawseti(L, record, i + FIELD_COUNT);
+        }
+        lua_settop(L, loaded);
+    }
+    lua_settop(L, top);
 }
 
 bool clua_are_libraries_changed(lua_State *L) {

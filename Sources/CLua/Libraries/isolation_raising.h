@@ -15,6 +15,15 @@ int clua_restore_libraries(lua_State *L);
 /// Whether something has changed the libraries. Reserves its own slots.
 bool clua_are_libraries_changed(lua_State *L);
 
+/// Stack: the table of a module at `table`, a key, a value. Assigns the value until clua_undo_changes, and pops key and value. Needs 6 slots.
+void clua_change_field(lua_State *L, int table);
+
+/// Gives the fields that clua_change_field has assigned their former values. Reserves its own slots.
+void clua_undo_changes(lua_State *L);
+
+/// Makes a module that was loaded one that bodies find. `name` is a stack index. Needs 8 slots.
+void clua_adopt_module(lua_State *L, int name);
+
 /// Makes the present content of the libraries the one that bodies find. Never raises.
 static inline void clua_adopt_libraries(lua_State *L) { clua_state_of(L)->libraries_are_recorded = false; }
 
@@ -22,7 +31,9 @@ static inline void clua_adopt_libraries(lua_State *L) { clua_state_of(L)->librar
 static inline void clua_begin_isolation(lua_State *L) {
     clua_state *state = clua_state_of(L);
     bool must_look = !state->libraries_are_recorded || state->libraries_may_differ || state->checks_libraries_always;
-    if (must_look && state->separates_globals && state->stop.suspended->body == NULL) clua_restore_libraries(L);
+    if (!must_look || !state->separates_globals || state->stop.suspended->body != NULL) return;
+    clua_undo_changes(L);
+    clua_restore_libraries(L);
 }
 
 /// After a callback, which may have run code of any body.

@@ -10,6 +10,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/isolation_raising.h"
 #include "Libraries/libraries_raising.h"
+#include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
 
 // `metatable_key` is the key, in a module's record, of the metatable that it gave to the globals. `removed` is the value for a removed
@@ -17,7 +18,7 @@
 static const char metatable_key, removed;
 
 // Stack indices in `require`. The results follow.
-enum { NAME = 1, ENVIRONMENT, CALLERS_GLOBALS, OLD_GLOBALS, GLOBALS_BEFORE, METATABLE_BEFORE, LAST = METATABLE_BEFORE };
+enum { NAME = 1, ENVIRONMENT, CALLERS_GLOBALS, OLD_GLOBALS, GLOBALS_BEFORE, METATABLE_BEFORE, LOADED_BEFORE, LAST = LOADED_BEFORE };
 
 static bool is_loaded(lua_State *L) {
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
@@ -155,8 +156,9 @@ static void push_environment(lua_State *L) {
 }
 
 // Calls Lua's `require`. Pushes its results, or the error, and returns the status.
-static int load_module(lua_State *L, bool is_recorded) {
+static int load_module(lua_State *L, bool is_new) {
     clua_state *state = clua_state_of(L);
+    bool is_recorded = is_new && state->separates_globals;
     // A nested module sees what the module around it has done, and a prelude's module what the prelude has done.
     bool is_apart = is_recorded && state->loads == 0 && !state->is_in_prelude;
     if (is_apart) {
@@ -173,16 +175,22 @@ static int load_module(lua_State *L, bool is_recorded) {
     bool adopts_libraries = is_recorded && state->loads == 0 && !clua_are_libraries_changed(L);
     clua_push_real_globals(L);
     clua_set_current_globals(L);
+    clua_note_requirement(L, NAME);
+    clua_begin_loading(L, NAME, LOADED_BEFORE);
     state->loads++;
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_pushvalue(L, NAME);
     int status = lua_pcall(L, 1, LUA_MULTRET, 0);
     state->loads--;
+    clua_end_loading(L, LOADED_BEFORE);
+    if (is_new && state->loads == 0) clua_take_snapshots(L);
     if (adopts_libraries) {
         // Now, because what the body does next must not last.
         clua_adopt_libraries(L);
         clua_restore_libraries(L);
         clua_note_library_code(state);
+    } else if (is_recorded && status == LUA_OK && state->libraries_are_recorded) {
+        clua_adopt_module(L, NAME);
     }
     lua_pushvalue(L, CALLERS_GLOBALS);
     clua_set_current_globals(L);
@@ -227,9 +235,9 @@ int clua_require_module(lua_State *L) {
         return 1;
     }
     clua_push_current_globals(L);
-    bool is_recorded = state->separates_globals && !is_loaded(L);
+    bool is_new = !is_loaded(L), is_recorded = is_new && state->separates_globals;
     lua_settop(L, LAST);
-    if (load_module(L, is_recorded) != LUA_OK) return raise_with_place(L);
+    if (load_module(L, is_new) != LUA_OK) return raise_with_place(L);
     if (!state->separates_globals) return lua_gettop(L) - LAST;
     if (state->is_in_prelude && state->loads == 0) {
         clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);

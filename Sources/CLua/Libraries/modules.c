@@ -5,6 +5,7 @@
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
 
 // A light userdata is the same address in every state, but only its module knows what the address means.
@@ -64,7 +65,7 @@ static void index_module(lua_State *L, int table, int name, int module) {
 
 // Few states send a value that may have a name, and an index costs more than all modules of a fresh state. So a fresh state only lists what
 // the index is made from when it is first needed: scripts may have changed the modules by then. The list is an array. For each module it
-// has the name and the module, then each value in its fields and the key, then false. A field that was adopted since is a table.
+// has the name and the module, then each key with its value, then false. A field that was adopted since is a table.
 enum { EXPECTED_VALUES = 200, EXPECTED_ITEMS = 2 * EXPECTED_VALUES };
 
 // Pops the value on top and appends it to the list at `list`, which has `count` items. Returns the new number.
@@ -74,7 +75,7 @@ static lua_Integer append(lua_State *L, int list, lua_Integer count) {
 }
 
 static void list_modules(lua_State *L) {
-    int list = lua_gettop(L) + 1, loaded = list + 1, name = list + 2, module = list + 3, key = list + 4, value = list + 5;
+    int list = lua_gettop(L) + 1, loaded = list + 1, name = list + 2, module = list + 3, key = list + 4;
     lua_Integer count = 0;
     lua_createtable(L, EXPECTED_ITEMS, 0);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
@@ -86,12 +87,12 @@ static void list_modules(lua_State *L) {
         count = append(L, list, count);
         lua_pushnil(L);
         while (lua_next(L, module)) {
-            if (!has_identity(L, value) || lua_type(L, key) != LUA_TSTRING) {
+            if (lua_type(L, key) != LUA_TSTRING) {
                 lua_pop(L, 1);
                 continue;
             }
-            count = append(L, list, count);
             lua_pushvalue(L, key);
+            count = append(L, list, count);
             count = append(L, list, count);
         }
         lua_pushboolean(L, 0);
@@ -113,7 +114,10 @@ void clua_modules_open(lua_State *L) {
     clua_keep(L, CLUA_KEPT_LOADLIB);
     lua_getglobal(L, "require");
     clua_keep(L, CLUA_KEPT_REQUIRE);
+    lua_getglobal(L, LUA_STRLIBNAME);
+    clua_keep(L, CLUA_KEPT_STRING_LIBRARY);
     lua_settop(L, base);
+    clua_module_changes_open(L);
     clua_modules_changed(L);
 }
 
@@ -133,10 +137,10 @@ static void push_empty_index(lua_State *L) {
 // The first value of a module or of an adopted field is on top; it is item `i` of the list at `list`. Indexes that, and returns the number
 // of its last item.
 static lua_Integer index_item(lua_State *L, int list, lua_Integer i) {
-    int table = list + 1, known = list + 3, name = list + 4, module = list + 5, value = list + 6, key = list + 7;
+    int table = list + 1, known = list + 3, name = list + 4, module = list + 5, snapshot = list + 6, key = list + 7, value = list + 8;
     if (lua_istable(L, name)) {
         for (int j = 1; j <= 3; j++) lua_rawgeti(L, name, j);
-        index_new_value(L, table, value, module, key);
+        index_new_value(L, table, name + 2, name + 1, name + 3);
         return i;
     }
     lua_rawgeti(L, list, ++i);
@@ -145,11 +149,13 @@ static lua_Integer index_item(lua_State *L, int list, lua_Integer i) {
     lua_rawset(L, known);
     bool is_environment = lua_topointer(L, module) == clua_state_of(L)->real_globals;
     if (has_identity(L, module) && !is_environment) index_new_value(L, table, module, name, 0);
-    while (lua_rawgeti(L, list, ++i) != LUA_TBOOLEAN) {
+    lua_newtable(L);
+    while (lua_rawgeti(L, list, ++i) == LUA_TSTRING) {
         lua_rawgeti(L, list, ++i);
-        index_new_value(L, table, value, name, key);
-        lua_settop(L, module);
+        if (has_identity(L, value)) index_new_value(L, table, value, name, key);
+        lua_rawset(L, snapshot);
     }
+    if (!is_environment) clua_keep_snapshot(L, module, snapshot);
     return i;
 }
 
@@ -262,9 +268,25 @@ static bool is_of_host(lua_State *L, int name) {
     return is_of_host;
 }
 
-// Whether another state with the same paths and the same host would find the module, too.
+// Whether `package.preload` has a loader of the module that every worker has, too.
+static bool is_preloaded(lua_State *L, int name) {
+    bool is_of_worker = clua_state_of(L)->separates_globals, is_preloaded = false;
+    if (is_of_worker)
+        clua_push_kept(L, CLUA_KEPT_LOADERS);
+    else
+        luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
+    if (lua_istable(L, -1)) {
+        lua_pushvalue(L, name);
+        is_preloaded = lua_rawget(L, -2) == LUA_TFUNCTION && !lua_iscfunction(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return is_preloaded;
+}
+
+// Whether another state with the same settings and the same host would find the module, too.
 static bool is_found(lua_State *L, int name) {
-    if (is_of_host(L, name)) return true;
+    if (is_of_host(L, name) || is_preloaded(L, name)) return true;
     int base = lua_gettop(L);
     bool found = push_file(L, name, "path") || push_file(L, name, "cpath") || is_in_root(L, name);
     lua_settop(L, base);
@@ -337,11 +359,15 @@ bool clua_module_name(lua_State *L, int index) {
     return true;
 }
 
-void clua_push_module(lua_State *L, int name, int key) {
+void clua_push_loaded(lua_State *L, int name) {
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_pushvalue(L, name);
     lua_rawget(L, -2);
     lua_remove(L, -2);
+}
+
+void clua_push_module(lua_State *L, int name, int key) {
+    clua_push_loaded(L, name);
     if (lua_isnil(L, -1)) {
         lua_pop(L, 1);
         clua_push_kept(L, CLUA_KEPT_REQUIRE);

@@ -24,6 +24,9 @@ bool clua_module_name(lua_State *L, int index);
 /// Indexes the value at stack index `value` as the field of `module` with the name at `key`. Needs 5 slots.
 void clua_modules_adopt(lua_State *L, const char *module, int key, int value);
 
+/// Pushes the module with the name at `name`, or nil if it is not loaded. `name` is absolute. Needs 3 slots.
+void clua_push_loaded(lua_State *L, int name);
+
 /// Pushes the module with the name at `name`, or its field with the key at `key` unless that is 0. Needs 6 slots.
 void clua_push_module(lua_State *L, int name, int key);
 

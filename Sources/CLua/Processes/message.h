@@ -18,7 +18,7 @@
 typedef enum message_kind {
     MESSAGE_SETUP = 1,
     MESSAGE_REGISTER,
-    MESSAGE_PATHS,
+    MESSAGE_SETTINGS,
     MESSAGE_PRELUDE,
     MESSAGE_RUN,
     MESSAGE_CALL,

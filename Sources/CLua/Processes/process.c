@@ -396,11 +396,11 @@ int clua_process_start(clua_process *process, const clua_process_settings *setti
     return status;
 }
 
-int clua_process_apply_paths(clua_process *process, const clua_parcel *paths, clua_failure *failure) {
+int clua_process_apply_settings(clua_process *process, const clua_parcel *setting, clua_failure *failure) {
     parcel_writer writer;
     writer_init(&writer);
-    write_parcel(&process->channel, &writer, paths);
-    return process_perform_simple(process, MESSAGE_PATHS, &writer, failure);
+    write_parcel(&process->channel, &writer, setting);
+    return process_perform_simple(process, MESSAGE_SETTINGS, &writer, failure);
 }
 
 int clua_process_run_prelude(clua_process *process, const clua_parcel *prelude, clua_failure *failure) {

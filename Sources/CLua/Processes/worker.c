@@ -205,12 +205,12 @@ static void register_something(lua_State *L, message_reader *reader) {
     }
 }
 
-static void apply_paths(lua_State *L, message_reader *reader) {
-    clua_parcel paths;
-    if (!read_parcel(&worker.channel, reader, &paths)) leave();
+static void apply_settings(lua_State *L, message_reader *reader) {
+    clua_parcel setting;
+    if (!read_parcel(&worker.channel, reader, &setting)) leave();
     clua_failure failure = {0};
-    int status = clua_apply_paths(L, &paths, &failure);
-    clua_parcel_release(&paths);
+    int status = clua_apply_settings(L, &setting, &failure);
+    clua_parcel_release(&setting);
     send_status(status, &failure);
 }
 
@@ -228,7 +228,7 @@ void worker_perform(lua_State *L, message_kind kind, message_reader *reader) {
     case MESSAGE_RUN: return run(L, reader);
     case MESSAGE_CALL: return call(L, reader);
     case MESSAGE_REGISTER: return register_something(L, reader);
-    case MESSAGE_PATHS: return apply_paths(L, reader);
+    case MESSAGE_SETTINGS: return apply_settings(L, reader);
     case MESSAGE_PRELUDE: return run_prelude(L, reader);
     default:  // MESSAGE_END
         asking_ends();

@@ -197,7 +197,7 @@ static uint32_t instruction(const body *function, size_t index) {
     return code;
 }
 
-static void add_read(reader *in, uint8_t upvalue, string name) {
+static void add_read(reader *in, uint8_t upvalue, string name, string field) {
     if (in->read_count == in->read_capacity) {
         size_t capacity = in->read_capacity == 0 ? 16 : 2 * in->read_capacity;
         clua_global_read *reads = realloc(in->reads, capacity * sizeof(clua_global_read));
@@ -208,7 +208,7 @@ static void add_read(reader *in, uint8_t upvalue, string name) {
         in->reads = reads;
         in->read_capacity = capacity;
     }
-    clua_global_read read = {upvalue, (const char *)name.bytes, name.count};
+    clua_global_read read = {upvalue, (const char *)name.bytes, name.count, (const char *)field.bytes, field.count};
     in->reads[in->read_count++] = read;
 }
 
@@ -217,11 +217,14 @@ static void note_whole(reader *in, uint8_t upvalue) {
     if (upvalue > 0) in->whole[(upvalue - 1) / 64] |= UINT64_C(1) << (upvalue - 1) % 64;
 }
 
-static void note_read(reader *in, const body *function, const upvalue_map *map, uint32_t upvalue, uint32_t constant) {
-    if (upvalue >= map->count || map->outer[upvalue] == 0 || constant >= function->constant_count) return;
-    string name = function->constants[constant];
-    if (name.bytes == NULL) return;
-    add_read(in, map->outer[upvalue], name);
+static string constant_at(const body *function, uint32_t index) {
+    return index < function->constant_count ? function->constants[index] : (string){NULL, 0};
+}
+
+static void note_read(reader *in, const body *function, const upvalue_map *map, uint32_t upvalue, uint32_t constant, string field) {
+    string name = constant_at(function, constant);
+    if (upvalue >= map->count || map->outer[upvalue] == 0 || name.bytes == NULL) return;
+    add_read(in, map->outer[upvalue], name, field);
     if (name.count == 2 && memcmp(name.bytes, "_G", 2) == 0) note_whole(in, map->outer[upvalue]);
 }
 
@@ -249,6 +252,16 @@ static bool may_change_library(const body *function, size_t index, string name) 
     return is_class && !reads_field(instruction(function, index + 2), arg_a(next));
 }
 
+// All that the function uses of the global that it reads at `index`. The compiler puts a field where the table was if nothing else uses that.
+static string used_field(const body *function, size_t index) {
+    static const char *const require[] = {"require", NULL};
+    uint32_t code = instruction(function, index), next = instruction(function, index + 1), table = arg_a(code);
+    if (opcode(next) == OP_GETFIELD && arg_b(next) == table && arg_a(next) == table) return constant_at(function, arg_c(next));
+    bool is_argument = opcode(next) == OP_LOADK && arg_a(next) == table + 1;
+    if (is_argument && is_one_of(constant_at(function, arg_c(code)), require)) return constant_at(function, arg_bx(next));
+    return (string){NULL, 0};
+}
+
 // Whether `code` reads a field of the table in register `table`, with the name in register `key`.
 static bool reads_register(uint32_t code, uint32_t table, uint32_t key) {
     if (opcode(code) == OP_SELF && arg_k(code) != 0) return false;
@@ -261,14 +274,15 @@ static bool reads_register(uint32_t code, uint32_t table, uint32_t key) {
 static void scan_read_by_register(reader *in, const body *function, const upvalue_map *map, size_t index) {
     uint32_t get = instruction(function, index), next = instruction(function, index + 1);
     uint32_t table = arg_a(get), upvalue = arg_b(get);
+    const string none = {NULL, 0};
     bool short_form = opcode(next) == OP_GETFIELD || (opcode(next) == OP_SELF && arg_k(next) != 0);
-    if (short_form && arg_b(next) == table) note_read(in, function, map, upvalue, arg_c(next));
+    if (short_form && arg_b(next) == table) note_read(in, function, map, upvalue, arg_c(next), none);
 
     if (opcode(next) == OP_LOADK && reads_register(instruction(function, index + 2), table, arg_a(next)))
-        note_read(in, function, map, upvalue, arg_bx(next));
+        note_read(in, function, map, upvalue, arg_bx(next), none);
     if (opcode(next) == OP_LOADKX && reads_register(instruction(function, index + 3), table, arg_a(next))) {
         uint32_t extra = instruction(function, index + 2);
-        if (opcode(extra) == OP_EXTRAARG) note_read(in, function, map, upvalue, arg_ax(extra));
+        if (opcode(extra) == OP_EXTRAARG) note_read(in, function, map, upvalue, arg_ax(extra), none);
     }
 }
 
@@ -276,10 +290,12 @@ static void scan_code(reader *in, const body *function, const upvalue_map *map) 
     for (size_t i = 0; i < function->code_count && !failed(in); i++) {
         uint32_t code = instruction(function, i);
         if (opcode(code) == OP_GETTABUP) {
-            note_read(in, function, map, arg_b(code), arg_c(code));
+            note_read(in, function, map, arg_b(code), arg_c(code), used_field(function, i));
             if (arg_c(code) < function->constant_count && may_change_library(function, i, function->constants[arg_c(code)]))
                 in->may_change_libraries = true;
         }
+        if (opcode(code) == OP_SELF && arg_k(code) != 0 && constant_at(function, arg_c(code)).bytes != NULL)
+            add_read(in, 0, constant_at(function, arg_c(code)), (string){NULL, 0});
         if (opcode(code) == OP_GETUPVAL) {
             scan_read_by_register(in, function, map, i);
             if (arg_b(code) < map->count) note_whole(in, map->outer[arg_b(code)]);
@@ -348,11 +364,16 @@ static void read_preamble(reader *in) {
     if (!same) fail(in, CLUA_CHUNK_UNREADABLE);
 }
 
+static int compare_texts(const char *a, size_t a_count, const char *b, size_t b_count) {
+    if (a_count != b_count) return a_count < b_count ? -1 : 1;
+    return a_count == 0 ? (a != NULL) - (b != NULL) : memcmp(a, b, a_count);
+}
+
 static int compare_reads(const void *left, const void *right) {
     const clua_global_read *a = left, *b = right;
     if (a->upvalue != b->upvalue) return a->upvalue < b->upvalue ? -1 : 1;
-    if (a->name_count != b->name_count) return a->name_count < b->name_count ? -1 : 1;
-    return memcmp(a->name, b->name, a->name_count);
+    int order = compare_texts(a->name, a->name_count, b->name, b->name_count);
+    return order != 0 ? order : compare_texts(a->field, a->field_count, b->field, b->field_count);
 }
 
 static void remove_duplicates(reader *in) {

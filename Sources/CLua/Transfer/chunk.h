@@ -7,11 +7,14 @@
 #include <stdint.h>
 
 /// The function, or one nested in it, reads field `name` of its upvalue `upvalue` (from 1). If the upvalue holds an environment, that is a
-/// global variable. The name points into the dump and is not zero-terminated.
+/// global variable. If `upvalue` is 0, the function calls a method with this name. The names point into the dump and are not
+/// zero-terminated.
 typedef struct clua_global_read {
     int upvalue;
     const char *name;
     size_t name_count;
+    const char *field;  // all that the function uses of the value: its field, or the argument of `require`; NULL if it may use more
+    size_t field_count;
 } clua_global_read;
 
 typedef struct clua_chunk {
@@ -21,7 +24,7 @@ typedef struct clua_chunk {
     bool may_change_libraries;  // it, or a function nested in it, may do more with a library than use its functions
     int upvalue_count;
     size_t upvalues;          // offset in the dump of the function's upvalue descriptions, 3 bytes each
-    clua_global_read *reads;  // owned (malloc); sorted by upvalue, without duplicates
+    clua_global_read *reads;  // owned (malloc); sorted by upvalue, name and field, without duplicates
     size_t read_count;
 } clua_chunk;
 

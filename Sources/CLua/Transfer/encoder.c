@@ -1,12 +1,14 @@
 #include "Transfer/encoder.h"
 
 #include <lua5.4/lauxlib.h>
+#include <string.h>
 
 #include "Core/memory_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_analysis.h"
+#include "Transfer/parcel_changes.h"
 #include "object.h"
 
 // MARK: memory
@@ -58,6 +60,18 @@ const path_step *encoder_step(encoder *e, path_kind kind, lua_Integer number, co
     return step;
 }
 
+const path_step *encoder_field_step(encoder *e) {
+    lua_State *L = e->L;
+    if (!e->is_tracking) return NULL;
+    if (lua_isinteger(L, -2)) return encoder_step(e, PATH_ELEMENT, lua_tointeger(L, -2), NULL, NULL);
+    if (lua_type(L, -2) != LUA_TSTRING) return encoder_step(e, PATH_OTHER, 0, luaL_typename(L, -2), NULL);
+    size_t count;
+    const char *name = lua_tolstring(L, -2, &count);
+    lua_pushvalue(L, -2);
+    encoder_anchor(e);  // a __transfer function might remove it from the table
+    return encoder_step(e, PATH_FIELD, (lua_Integer)count, name, NULL);
+}
+
 // MARK: environments and codes
 
 uint32_t encoder_environment(encoder *e, int index) {
@@ -79,13 +93,14 @@ uint32_t encoder_code(encoder *e, clua_code *code) {
     return entry->number;
 }
 
-// Adds the global whose name is on top, read by the function `label` in the environment below it. Pops the name.
-static void note_global(encoder *e, uint32_t environment, const char *label) {
+// Adds the global whose name is on top, read by the function `label` in the environment below it. Pops the name. Returns false, and pushes
+// the value instead, if that is a fresh state's.
+static bool note_global(encoder *e, uint32_t environment, const char *label) {
     lua_State *L = e->L;
     lua_pushvalue(L, -1);
     if (!clua_global_differs(L, -3)) {
-        lua_pop(L, 2);
-        return;
+        lua_remove(L, -2);
+        return false;
     }
     // Stack: environment, name, value. For each environment a table has the names that were added.
     bool is_noted = true;
@@ -116,16 +131,28 @@ static void note_global(encoder *e, uint32_t environment, const char *label) {
         *(global_read *)encoder_append(e, &e->globals, sizeof(global_read)) = (global_read){environment, name, step};
     }
     lua_pop(L, 3);
+    return true;
 }
 
 // The environment on top is an upvalue of a function with this code.
 void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
+    const clua_global_read *last = NULL;
+    int environment = lua_gettop(e->L);
+    bool is_sent = false;
     for (size_t i = 0; i < code->global_read_count; i++) {
         const clua_global_read *read = &code->global_reads[i];
         if (read->upvalue != upvalue) continue;
-        lua_pushlstring(e->L, read->name, read->name_count);
-        note_global(e, encoder_environment(e, -2), code->label);
+        // Reads of one global are next to each other, one for each field that is used.
+        bool is_new = last == NULL || last->name_count != read->name_count || memcmp(last->name, read->name, read->name_count) != 0;
+        last = read;
+        if (is_new) {
+            lua_settop(e->L, environment);
+            lua_pushlstring(e->L, read->name, read->name_count);
+            is_sent = note_global(e, encoder_environment(e, -2), code->label);
+        }
+        if (!is_sent) changes_of_global(e, read);
     }
+    lua_settop(e->L, environment);
 }
 
 // MARK: completion
@@ -133,7 +160,7 @@ void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
 // Frees everything that no parcel has taken over.
 void encoder_free(encoder *e) {
     pointer_map_free(&e->met);
-    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->fixups, &e->levels};
+    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->fixups, &e->levels, &e->changes};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
     while (e->path_blocks != NULL) {
         path_block *next = e->path_blocks->next;

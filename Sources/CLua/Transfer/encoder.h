@@ -63,6 +63,10 @@ typedef struct encoder {
     list bodies;           // postponed; the objects are in the Lua table at `anchors`
     list globals;          // global_read; name and value are in the Lua table at `anchors`
     list rebuilt, found, fixups, levels;  // see parcel_rebuild.c
+    list changes;          // see parcel_changes.c
+    size_t written_changes;
+    bool sends_changes;    // for a body: with what the script has changed in the modules that it uses
+    bool has_libraries;    // the changes of libraries are among them
     int anchors;           // stack index of the table that keeps values alive, created on first use
     lua_Integer anchor_count;
     bool is_tracking;      // whether paths are recorded
@@ -86,12 +90,15 @@ lua_Integer encoder_anchor(encoder *e);
 /// Appends a step to the current path. Returns NULL while paths are not recorded.
 const path_step *encoder_step(encoder *e, path_kind kind, lua_Integer number, const char *text, const char *label);
 
+/// The path step to the value on top, whose key is below it.
+const path_step *encoder_field_step(encoder *e);
+
 /// The number of the environment at `index`, or of a function's code.
 uint32_t encoder_environment(encoder *e, int index);
 uint32_t encoder_code(encoder *e, clua_code *code);
 
 /// The environment on top is upvalue `upvalue` of a function with this code. Adds the globals that the function reads there and that differ
-/// from a fresh state's. Needs 12 stack slots.
+/// from a fresh state's, and what the script has changed in the others. Needs 20 stack slots.
 void encoder_note_globals(encoder *e, const clua_code *code, int upvalue);
 
 /// The last step that may raise: allocates what the parcel needs beyond bytes and one code.

@@ -52,10 +52,26 @@ static const char *kind_of(lua_State *L, int value) {
     return lua_isfunction(L, value) ? "function" : "value";
 }
 
+// Sets the field `from` of the record on top, if the value at `value` is of a module with a file, or is a function.
+static void set_origin(lua_State *L, int value) {
+    int record = lua_gettop(L);
+    lua_Debug about;
+    if (clua_module_name(L, value)) {
+        lua_pop(L, 1);
+        if (clua_push_module_file(L, record + 1)) lua_setfield(L, record, "from");
+    } else if (lua_isfunction(L, value)) {
+        lua_pushvalue(L, value);
+        lua_getinfo(L, ">S", &about);
+        lua_pushfstring(L, "%s:%d", about.short_src, about.linedefined);
+        lua_setfield(L, record, "from");
+    }
+    lua_settop(L, record);
+}
+
 // Stack: the name. Replaces it by a new record with that name for the value at `value`.
 static void push_record(encoder *e, int value, const path_step *last, const char *kind) {
     lua_State *L = e->L;
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 7);
     lua_insert(L, -2);
     lua_setfield(L, -2, "name");
     const path_step *root = last;
@@ -64,6 +80,7 @@ static void push_record(encoder *e, int value, const path_step *last, const char
         lua_pushstring(L, root->label);
         lua_setfield(L, -2, "of");
     }
+    set_origin(L, value);
     lua_pushstring(L, kind);
     lua_setfield(L, -2, "kind");
     lua_pushstring(L, luaL_typename(L, value));
@@ -106,12 +123,16 @@ void analysis_note(encoder *e, int culprit) {
 void analysis_end(encoder *e) {
     lua_State *L = e->L;
     count(e);
+    size_t total = *size_of(e, 0);
     for (uint32_t i = 1; i <= e->analysis->count; i++) {
         lua_rawgeti(L, e->analysis->records, i);
         lua_pushinteger(L, (lua_Integer)*size_of(e, i));
         lua_setfield(L, -2, "size");
         lua_pop(L, 1);
+        total += *size_of(e, i);
     }
+    lua_pushinteger(L, (lua_Integer)total);
+    lua_setfield(L, e->analysis->records, "size");
 }
 
 int clua_push_captures(lua_State *L) {

@@ -12,6 +12,7 @@
 #include "Transfer/encoder.h"
 #include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
+#include "Transfer/parcel_changes.h"
 #include "Transfer/parcel_class.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
@@ -46,19 +47,6 @@ static inline void encode_step(encoder *e, int depth, path_kind kind, lua_Intege
         e->path = before;
     }
     lua_pop(e->L, 1);
-}
-
-// The path step to the value on top, whose key is below it.
-static const path_step *field_step(encoder *e) {
-    lua_State *L = e->L;
-    if (!e->is_tracking) return NULL;
-    if (lua_isinteger(L, -2)) return encoder_step(e, PATH_ELEMENT, lua_tointeger(L, -2), NULL, NULL);
-    if (lua_type(L, -2) != LUA_TSTRING) return encoder_step(e, PATH_OTHER, 0, luaL_typename(L, -2), NULL);
-    size_t count;
-    const char *name = lua_tolstring(L, -2, &count);
-    lua_pushvalue(L, -2);
-    encoder_anchor(e);  // a __transfer function might remove it from the table
-    return encoder_step(e, PATH_FIELD, (lua_Integer)count, name, NULL);
 }
 
 // MARK: strings and names
@@ -118,6 +106,7 @@ static bool encode_by_name(encoder *e) {
     writer_byte(&e->writer, has_field ? CLUA_TAG_MODULE_FIELD : CLUA_TAG_MODULE);
     write_name(e, -2);
     if (has_field) write_name(e, -1);
+    changes_of_named(e, lua_gettop(e->L) - 1);
     lua_pop(e->L, 2);
     return true;
 }
@@ -199,7 +188,7 @@ static void encode_table_body(encoder *e, int depth) {
     bool in_sequence = true;
     lua_pushnil(L);
     while (lua_next(L, table)) {
-        const path_step *before = e->path, *step = field_step(e);
+        const path_step *before = e->path, *step = encoder_field_step(e);
         e->path = step;
         int key_type = lua_type(L, -2), type = lua_type(L, -1);
         bool is_later = (rebuild_possible(L, -2, key_type) || rebuild_possible(L, -1, type)) && rebuild_later(e, table);
@@ -272,6 +261,7 @@ static void encode_upvalues(encoder *e, const clua_code *code, uint32_t ordinal,
         lua_pushvalue(L, function);
         encoder_anchor(e);  // keeps the function's code, which has the names of the upvalues
     }
+    changes_of_methods(e, code);
     for (int i = 1; i <= code->upvalue_count; i++) {
         bool found;
         pointer_entry *cell = encoder_meet(e, lua_upvalueid(L, function, i), &found);
@@ -436,15 +426,15 @@ int encode_all(lua_State *L) {
     clua_need_stack(L, 20);
     e->anchors = 1;  // for now this is the index of the light userdata
     writer_byte(&e->writer, 0);
+    bool is_class = e->role == CLUA_STORED && e->count == 1 && lua_istable(L, 2) && clua_class_handle(L, 2) != NULL;
+    e->sends_changes = e->role == CLUA_BODY || e->role == CLUA_INVOCATION || is_class;
     for (int i = 1; i <= e->count; i++) encode_root(e, i);
     size_t global = 0;
     do {
-        while (e->bodies.count > 0 || global < e->globals.count) {
-            if (e->bodies.count > 0)
-                encode_body_record(e, ((postponed *)e->bodies.items)[--e->bodies.count]);
-            else
-                encode_global_record(e, ((global_read *)e->globals.items)[global++]);
-        }
+        do {
+            while (e->bodies.count > 0) encode_body_record(e, ((postponed *)e->bodies.items)[--e->bodies.count]);
+            while (e->bodies.count == 0 && global < e->globals.count) encode_global_record(e, ((global_read *)e->globals.items)[global++]);
+        } while (e->bodies.count > 0 || changes_write_next(e));
     } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
     if (e->writer.failed) clua_no_memory(L);

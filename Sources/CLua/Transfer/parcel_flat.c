@@ -1,6 +1,7 @@
 #include "Transfer/parcel_flat.h"
 
 #include "Libraries/environment_raising.h"
+#include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/code.h"
 #include "Transfer/decoder_raising.h"
@@ -38,11 +39,20 @@ static bool is_first_of_its_cell(lua_State *L, int function, int number) {
     return true;
 }
 
+// Whether a string may have another method than a fresh state's under a name that the function calls.
+static bool may_need_changes(lua_State *L, const clua_code *code) {
+    if (code->global_read_count == 0 || code->global_reads[0].upvalue != 0) return false;
+    if (clua_state_of(L)->modules_changed || !lua_checkstack(L, 6)) return true;
+    for (size_t i = 0; i < code->global_read_count && code->global_reads[i].upvalue == 0; i++)
+        if (clua_is_method_changed(L, code->global_reads[i].name, code->global_reads[i].name_count)) return true;
+    return false;
+}
+
 // Writes a function of known code whose upvalues are flat. Such a function uses no globals, since `_ENV` is a
 // table and not flat.
 static bool write_flat_function(parcel_writer *writer, lua_State *L, clua_code *code) {
     enum { MAX_UPVALUES = 8 };
-    if (code == NULL || code->upvalue_count > MAX_UPVALUES) return false;
+    if (code == NULL || code->upvalue_count > MAX_UPVALUES || may_need_changes(L, code)) return false;
     writer_byte(writer, CLUA_TAG_FUNCTION);
     writer_varint(writer, 0);
     int function = lua_gettop(L);

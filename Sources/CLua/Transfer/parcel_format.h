@@ -11,7 +11,7 @@
 //
 // A rebuilt object is the first result of a function. The function and its arguments are in a table, which has the ordinal `arguments`. The
 // object itself appears only in FIXUP records. Each says where the object belongs: a table and a key, a function and an upvalue number, or
-// nil and a value number.
+// nil and a value number. A FIXUP whose container is a module, or a table in a field of one, is a change that the script has made there.
 #ifndef CLUA_PARCEL_FORMAT_H
 #define CLUA_PARCEL_FORMAT_H
 

@@ -10,7 +10,7 @@
 
 enum { MOST_STEPS = 20 };
 
-static bool is_root(const path_step *step) { return step->kind <= PATH_GLOBAL; }
+static bool is_root(const path_step *step) { return step->kind <= PATH_MODULE; }
 
 static bool is_name(const char *text, size_t count) {
     if (count == 0 || isdigit((unsigned char)text[0])) return false;
@@ -33,6 +33,7 @@ static void add_root(luaL_Buffer *message, const path_step *step) {
     case PATH_RESULT: lua_pushfstring(L, "result %I", step->number); break;
     case PATH_UPVALUE: lua_pushfstring(L, "upvalue '%s'", step->text); break;
     case PATH_GLOBAL: lua_pushfstring(L, "global '%s'", step->text); break;
+    case PATH_MODULE: lua_pushfstring(L, "module '%s'", step->text); break;
     case PATH_CLASS: lua_pushfstring(L, "class %s", step->text); break;
     case PATH_MAIN: lua_pushliteral(L, "the main function"); break;
     default: lua_pushliteral(L, "the value"); break;
@@ -126,7 +127,10 @@ void path_push_message(lua_State *L, const path_step *last, int index) {
         lua_pushfstring(L, " of function %s", root->label);
         luaL_addvalue(&message);
     }
-    lua_pushfstring(L, "; %s", refusal.remedy);
+    if (root->kind == PATH_MODULE)
+        lua_pushfstring(L, ", which the script has set after it loaded the module; set it in opscript.prelude instead, or %s", refusal.remedy);
+    else
+        lua_pushfstring(L, "; %s", refusal.remedy);
     luaL_addvalue(&message);
     luaL_pushresult(&message);
 }

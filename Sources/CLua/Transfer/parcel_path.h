@@ -14,6 +14,7 @@ typedef enum path_kind {
     PATH_UPVALUE,   // text: its name; of the function `label`
     PATH_CLASS,     // text: its name
     PATH_GLOBAL,    // text: its name; read by the function `label`
+    PATH_MODULE,    // text: its name; a change of it follows
     PATH_FIELD,     // text: a string key; number: its length
     PATH_ELEMENT,   // number: an integer key
     PATH_OTHER,     // text: the type of another key

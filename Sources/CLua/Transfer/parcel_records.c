@@ -3,6 +3,7 @@
 
 #include "Core/memory_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Objects/class_raising.h"
 #include "Transfer/decoder_raising.h"
 #include "Transfer/parcel_format.h"
@@ -81,8 +82,15 @@ static void decode_rebuilt_record(decoder *d) {
 
 static void decode_fixup_record(decoder *d) {
     lua_State *L = d->L;
-    int container = lua_gettop(L) + 1;
+    int container = lua_gettop(L) + 1, tag = reader_peek(&d->reader);
     for (int i = 0; i < 3; i++) decode_value(d, 1);
+    if (tag == CLUA_TAG_MODULE || tag == CLUA_TAG_MODULE_FIELD) {
+        // A worker undoes it before the next body. Values that arrive in a running state change nothing there.
+        if (lua_istable(L, container) && d->environment == CLUA_FRESH_ENVIRONMENT && clua_state_of(L)->separates_globals)
+            clua_change_field(L, container);
+        lua_settop(L, container - 1);
+        return;
+    }
     // The value is the first result of a script's function, so it may be nil, or NaN as a key.
     bool is_key = !lua_isnil(L, container + 1) && lua_rawequal(L, container + 1, container + 1);
     lua_Integer number = lua_tointeger(L, container + 1);

@@ -42,9 +42,15 @@ int clua_call_console(lua_State *L, const char *name, int argument_count, clua_f
 /// Pushes an array of records that say what would be sent with the function at `index`, and which parts cannot be sent.
 int clua_captures(lua_State *L, int index, clua_failure *failure);
 
-/// Encode `package.path`, `package.cpath` and the global `arg` into a parcel, and set them from it.
-int clua_encode_paths(lua_State *L, clua_parcel *parcel, clua_failure *failure);
-int clua_apply_paths(lua_State *L, const clua_parcel *parcel, clua_failure *failure);
+/// The settings that a script may make for all operations. The numbers are bits.
+typedef enum clua_setting {
+    CLUA_PATHS = 1,   // `package.path`, `package.cpath` and the global `arg`
+    CLUA_LOADERS = 2  // `package.preload` and `package.searchers`; set after the paths, which they may need
+} clua_setting;
+
+/// Encode a setting into a parcel, and set it from that. A loader or searcher that cannot be sent becomes one that says so.
+int clua_encode_settings(lua_State *L, clua_setting setting, clua_parcel *parcel, clua_failure *failure);
+int clua_apply_settings(lua_State *L, const clua_parcel *parcel, clua_failure *failure);
 
 /// Creates the global `arg`: `arguments[script]` is at index 0, earlier arguments are at negative indices.
 int clua_set_arguments(lua_State *L, const char *const *arguments, int count, int script, clua_failure *failure);
@@ -55,8 +61,8 @@ int clua_push_arguments(lua_State *L, clua_failure *failure);
 /// Calls `require(name)` and assigns the result to the global `global`.
 int clua_require(lua_State *L, const char *name, const char *global, clua_failure *failure);
 
-/// Whether `package.path`, `package.cpath` or the global `arg` have changed since the last call. Never raises.
-bool clua_paths_changed(lua_State *L);
+/// The settings, as bits, that have changed since they were encoded. Never raises.
+unsigned clua_changed_settings(lua_State *L);
 
 /// Pushes the `count` values that start at `first`.
 int clua_push_items(lua_State *L, const clua_item *first, size_t count, clua_failure *failure);

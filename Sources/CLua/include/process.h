@@ -73,7 +73,7 @@ int clua_process_start(clua_process *process, const clua_process_settings *setti
 int clua_process_register(clua_process *process, clua_named_function function, clua_failure *failure);
 int clua_process_register_class(clua_process *process, const clua_object_class *class, clua_failure *failure);
 int clua_process_register_loader(clua_process *process, void *loader, clua_failure *failure);
-int clua_process_apply_paths(clua_process *process, const clua_parcel *paths, clua_failure *failure);
+int clua_process_apply_settings(clua_process *process, const clua_parcel *setting, clua_failure *failure);
 int clua_process_run_prelude(clua_process *process, const clua_parcel *prelude, clua_failure *failure);
 
 /// Runs a body in the process. `L` is the running coroutine of the stand-in.

@@ -167,8 +167,8 @@ typedef struct clua_state {
     bool shares_nothing;  // see clua_share_nothing
     size_t frozen_debt;   // bytes that were frozen since frozen bytes last caused a collection
     struct clua_frozen *dead_frozen;  // owned: list of frozen values to which nothing refers; see Transfer/frozen.h
-    lua_State *path_names;  // see clua_paths_changed
-    const void *paths[3];  // addresses that clua_paths_changed saw last
+    lua_State *settings;  // a coroutine; see Calls/settings.c
+    lua_Integer setting_counts[3];  // of the fields of `arg`, `package.preload` and `package.searchers` that were sent last
     int (*call_host)(lua_State *L, clua_function function, int member);  // clua_call_host, for the folders below Calls
     void (*push_new_metatable)(lua_State *L, int kind);  // the same for clua_push_new_metatable
     void (*destroy_dead_frozen)(struct clua_state *state);  // the same for clua_destroy_dead_frozen

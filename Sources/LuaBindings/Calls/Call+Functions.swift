@@ -8,7 +8,7 @@ extension Call {
         guard isFunction(at: 1) else { throw expected("function", at: 1) }
         let label = functionLabel(at: 1)
         unsafe lua_settop(lua, 1)
-        state.publishPaths()
+        state.publishSettings()
         do throws(Failure) { state.core.add(Prelude(body: try state.encode(count: 1, CLUA_BODY), label: label)) } catch {
             throw CallError(error)
         }

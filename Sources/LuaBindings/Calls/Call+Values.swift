@@ -32,7 +32,7 @@ extension Call {
             if let operation = operationIfAny(at: index) {
                 // The host may add the operation to a queue from any thread.
                 if let lua = operation as? LuaOperation, lua.needsSealing(from: state) {
-                    state.publishPaths()
+                    state.publishSettings()
                     lua.seal(in: state)
                 }
                 return .operation(operation)

@@ -24,7 +24,7 @@ extension LuaState {
                 let shown = name.hasPrefix("=") || name.hasPrefix("@") ? name.dropFirst() : "script"
                 throw Failure(message: "'\(shown)' must return one function")
             }
-            publishPaths()
+            publishSettings()
             return try encode(count: 1, CLUA_BODY)
         }
     }

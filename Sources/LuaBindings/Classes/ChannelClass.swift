@@ -101,7 +101,7 @@ enum ChannelClass {
         } catch {
             throw CallError(error)
         }
-        if unsafe !item.parcel.is_flat { call.state.publishPaths() }
+        if unsafe !item.parcel.is_flat { call.state.publishSettings() }
         if channel.core.usage.limitsChannels {
             do throws(CallError) { try channel.core.usage.takeChannelBytes(unsafe clua_parcel_size(&item.parcel)) } catch {
                 unsafe clua_parcel_release(&item.parcel)

@@ -21,7 +21,9 @@ enum ClusterSetup {
         settings.number(core.stateMemoryLimit ?? 0)
         settings.text(ClusterFiles.workingDirectory)
         var writer = try WireWriter(for: nil, "the prelude", usesBlobs: false)
-        try writer.optional(published.paths) { writer, paths throws(Failure) in try writer.parcel(paths) }
+        for setting in [published.paths, published.loaders] {
+            try writer.optional(setting) { writer, setting throws(Failure) in try writer.parcel(setting) }
+        }
         writer.number(published.preludes.count)
         for prelude in published.preludes {
             writer.text(prelude.label)
@@ -41,10 +43,11 @@ enum ClusterSetup {
         } catch { throw WireReader.malformed }
     }
 
-    /// Applies the modules' paths and the preludes to a worker's runtime. Returns the number of preludes in the blob.
+    /// Applies the settings and the preludes to a worker's runtime. Returns the number of preludes in the blob.
     static func apply(_ blob: Blob, to core: RuntimeCore, skippingPreludes known: Int) throws(Failure) -> Int {
         var reader = try WireReader(settings(in: blob).rest, core: core)
         if let paths = try reader.optional({ reader throws(Failure) in try reader.parcel() }) { core.publish(paths: paths) }
+        if let loaders = try reader.optional({ reader throws(Failure) in try reader.parcel() }) { core.publish(loaders: loaders) }
         let preludes = try reader.list { reader throws(Failure) in
             let label = try reader.text()
             return Prelude(body: try reader.parcel(), label: label)

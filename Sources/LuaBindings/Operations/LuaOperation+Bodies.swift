@@ -142,7 +142,7 @@ extension LuaOperation {
     /// Copies a body out of the handle in `state`.
     private func copyBody(at index: Int, in state: LuaState, handleAt handle: Int32 = 0) throws(Failure) {
         let parcel = try state.encodeBody(of: self, number: number(ofBodyAt: index), handleAt: handle)
-        if !parcel.isFlat { state.publishPaths() }
+        if !parcel.isFlat { state.publishSettings() }
         registerReferences(of: parcel)
         // If the script is in another process, nothing keeps the handle.
         replaceBody(at: index, by: state.link == nil ? .copy(parcel) : .parcel(parcel))
@@ -243,7 +243,7 @@ extension LuaState {
             unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
             if hasCompletion { hasPinned() }
             // Encoding may run finalizers, and they may ask for the operation, so the handle already has it here.
-            if !isFlat { publishPaths() }
+            if !isFlat { publishSettings() }
             do { try queue.tryAddOperation(made) } catch {
                 made.withdraw(in: self)
                 return false

@@ -196,8 +196,8 @@ final class ProcessLink: @unchecked Sendable {
                 try unsafe state.attempt { _, failure in unsafe registration.register(inProcess: process, &failure) }
                 registrationCount += 1
             }
-            if let paths = published.paths {
-                try unsafe state.attempt { _, failure in unsafe clua_process_apply_paths(process, paths.pointer, &failure) }
+            for setting in published.settings {
+                try unsafe state.attempt { _, failure in unsafe clua_process_apply_settings(process, setting.pointer, &failure) }
             }
             for prelude in published.preludes.dropFirst(preludeCount) {
                 try unsafe state.attempt { _, failure in unsafe clua_process_run_prelude(process, prelude.body.pointer, &failure) }

@@ -107,17 +107,22 @@ extension LuaState {
 
     // MARK: what workers inherit
 
-    /// Publishes the main state's `package.path`, `package.cpath` and `arg`, if they have changed.
-    func publishPaths() {
-        guard number == RuntimeCore.mainStateNumber, unsafe clua_paths_changed(running) else { return }
-        var contents = unsafe clua_parcel()
-        // A failure here means that memory has run out. The script's next step reports that.
-        try? unsafe attempt { lua, failure in unsafe clua_encode_paths(lua, &contents, &failure) }
-        core.publish(paths: unsafe Parcel(contents))
+    /// Publishes those settings of the main state that have changed.
+    func publishSettings() {
+        guard number == RuntimeCore.mainStateNumber else { return }
+        let changed = unsafe clua_changed_settings(running)
+        if changed == 0 { return }
+        for setting in [CLUA_PATHS, CLUA_LOADERS] where changed & setting.rawValue != 0 {
+            var contents = unsafe clua_parcel()
+            // A failure here means that memory has run out. The script's next step reports that.
+            try? unsafe attempt { lua, failure in unsafe clua_encode_settings(lua, setting, &contents, &failure) }
+            let parcel = unsafe Parcel(contents)
+            if setting == CLUA_PATHS { core.publish(paths: parcel) } else { core.publish(loaders: parcel) }
+        }
     }
 
-    func apply(paths: Parcel) throws(Failure) {
-        try unsafe attempt { lua, failure in unsafe clua_apply_paths(lua, paths.pointer, &failure) }
+    func apply(_ setting: Parcel) throws(Failure) {
+        try unsafe attempt { lua, failure in unsafe clua_apply_settings(lua, setting.pointer, &failure) }
     }
 }
 

@@ -6,10 +6,10 @@ extension LuaState {
     /// Encodes the top `count` values on the stack of the current call.
     func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel { try unsafe Parcel(encodeContents(count: count, role)) }
 
-    /// Encodes a function and its arguments, the top `count` values, for other states, which get the paths that it may use.
+    /// Encodes a function and its arguments, the top `count` values, for other states, which get the settings that it may use.
     func encodeBody(count: Int32) throws(Failure) -> Parcel {
         let parcel = try encode(count: count, CLUA_BODY)
-        if !parcel.isFlat { publishPaths() }
+        if !parcel.isFlat { publishSettings() }
         return parcel
     }
 

@@ -25,7 +25,7 @@ extension LuaState {
         try load(source, name: name)
         let body = try encode(count: 1, CLUA_BODY)
         try unsafe attempt { lua, failure in unsafe clua_run_prelude(lua, body.pointer, &failure) }
-        publishPaths()
+        publishSettings()
         core.add(Prelude(body: body, label: "<\(name.hasPrefix("=") || name.hasPrefix("@") ? String(name.dropFirst()) : "script")>"))
     }
 

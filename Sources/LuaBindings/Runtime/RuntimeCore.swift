@@ -67,6 +67,10 @@ final class RuntimeCore: @unchecked Sendable {
         var version = 0
         /// The main state's `package.path`, `package.cpath` and `arg`.
         var paths: Parcel?
+        /// The main state's `package.preload` and `package.searchers`; nil until the script changes them.
+        var loaders: Parcel?
+        /// In the order in which a state applies them.
+        var settings: [Parcel] { [paths, loaders].compactMap { $0 } }
         var registrations: [any Registration] = []
         var preludes: [Prelude] = []
     }
@@ -236,8 +240,10 @@ final class RuntimeCore: @unchecked Sendable {
             try unsafe state.attempt { lua, failure in unsafe registration.register(in: lua, &failure) }
         }
         state.registrationCount = published.registrations.count
-        if let paths = published.paths, !isMain(state) { try state.apply(paths: paths) }
-        if !isMain(state) { state.preludes = published.preludes }
+        if !isMain(state) {
+            for setting in published.settings { try state.apply(setting) }
+            state.preludes = published.preludes
+        }
         state.appliedSharedVersion = published.version
     }
 
@@ -254,6 +260,7 @@ final class RuntimeCore: @unchecked Sendable {
     }
 
     func publish(paths: Parcel) { publish { $0.paths = paths } }
+    func publish(loaders: Parcel) { publish { $0.loaders = loaders } }
 
     func add(_ prelude: Prelude) { publish { $0.preludes.append(prelude) } }
 

@@ -39,6 +39,9 @@ struct StepKey {
             add(preludes.component.label, preludes.component.digest)
             modules.formUnion(preludes.modules)
         }
+        if let loaders = state.core.published.loaders, !modules.isSubset(of: WorkStore.standardModules) {
+            add("package.preload", try digest(of: loaders, CLUA_STORED, path: "package.preload"))
+        }
         for component in try store.components(ofModules: modules.sorted(), in: state) { add(component.label, component.digest) }
         for name in options.environment { add("environment variable '\(name)'", Self.digest(ofVariable: name)) }
         if let version = options.version { add("version", version) }

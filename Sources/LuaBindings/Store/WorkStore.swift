@@ -88,13 +88,13 @@ final class WorkStore: Sendable {
     }
 
     /// The modules that each state has from the beginning.
-    private static let standard: Set<String> = [
+    static let standardModules: Set<String> = [
         "_G", "coroutine", "debug", "io", "math", "opscript", "os", "package", "string", "table", "utf8",
     ]
 
     /// The module; nil if it has no source, because it is Lua's own or the host has registered it.
     private func module(_ name: String, in state: LuaState) throws(Failure) -> Module? {
-        if Self.standard.contains(name) { return nil }
+        if Self.standardModules.contains(name) { return nil }
         // Another version of the published values may have other paths. A missing file may be made later.
         let key = "\(state.appliedSharedVersion) \(name)"
         if let known = modules.withLock({ $0[key] }) { return known }

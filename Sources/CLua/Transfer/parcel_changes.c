@@ -1,0 +1,246 @@
+#include "Transfer/parcel_changes.h"
+
+#include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
+#include <string.h>
+
+#include "Core/memory_raising.h"
+#include "Core/registry_raising.h"
+#include "Libraries/module_changes_raising.h"
+#include "Libraries/modules_raising.h"
+#include "Transfer/parcel_analysis.h"
+#include "Transfer/parcel_format.h"
+#include "Transfer/parcel_rebuild.h"
+
+// A changed field. The Lua table at `anchors` has the container, the key and the value, starting at `anchor`.
+typedef struct change {
+    lua_Integer anchor;
+    const path_step *path;
+} change;
+
+// Where the changes are that are being collected.
+typedef struct place {
+    encoder *e;
+    int container;
+    const path_step *path;
+} place;
+
+static bool is_noted(encoder *e, int container, int key) {
+    lua_State *L = e->L;
+    for (size_t i = 0; i < e->changes.count; i++) {
+        lua_Integer anchor = ((const change *)e->changes.items)[i].anchor;
+        lua_rawgeti(L, e->anchors, anchor);
+        lua_rawgeti(L, e->anchors, anchor + 1);
+        bool is_same = lua_rawequal(L, -2, container) && lua_rawequal(L, -1, key);
+        lua_pop(L, 2);
+        if (is_same) return true;
+    }
+    return false;
+}
+
+// Stack: a key, its present value.
+static void note_change(lua_State *L, void *context) {
+    const place *place = context;
+    encoder *e = place->e;
+    int value = lua_gettop(L), key = value - 1;
+    if (is_noted(e, place->container, key)) return;
+    const path_step *before = e->path;
+    e->path = place->path;
+    const path_step *path = encoder_field_step(e);
+    e->path = before;
+    lua_pushvalue(L, place->container);
+    change change = {encoder_anchor(e), path};
+    lua_pushvalue(L, key);
+    encoder_anchor(e);
+    lua_pushvalue(L, value);
+    encoder_anchor(e);
+    *(struct change *)encoder_append(e, &e->changes, sizeof change) = change;
+}
+
+// The start of the path to what the module with the name at `name` has.
+static const path_step *module_step(encoder *e, int name) {
+    if (!e->is_tracking) return NULL;
+    lua_pushvalue(e->L, name);
+    encoder_anchor(e);
+    const path_step *before = e->path;
+    e->path = NULL;
+    const path_step *step = encoder_step(e, PATH_MODULE, 0, lua_tostring(e->L, name), NULL);
+    e->path = before;
+    return step;
+}
+
+// Notes the changes of the table on top, and pops it.
+static void compare(encoder *e, const path_step *path) {
+    lua_State *L = e->L;
+    int table = lua_gettop(L);
+    place place = {e, table, path};
+    if (lua_istable(L, table) && clua_push_snapshot(L, table)) clua_find_changes(L, table, table + 1, note_change, &place);
+    lua_settop(L, table - 1);
+}
+
+// Notes the changes of the tables in the fields of the module at `module`.
+static void compare_fields(encoder *e, int module, const path_step *path) {
+    lua_State *L = e->L;
+    int key = lua_gettop(L) + 1;
+    lua_pushnil(L);
+    while (lua_next(L, module)) {
+        bool is_table = lua_istable(L, -1) && lua_type(L, key) == LUA_TSTRING && !lua_rawequal(L, -1, module);
+        if (is_table && clua_push_snapshot(L, -1)) {
+            lua_pop(L, 1);
+            const path_step *before = e->path;
+            e->path = path;
+            const path_step *step = encoder_field_step(e);
+            e->path = before;
+            if (clua_module_name(L, -1)) {
+                lua_pop(L, 2);
+                compare(e, step);
+            }
+        }
+        lua_settop(L, key);
+    }
+    lua_settop(L, key - 1);
+}
+
+static void compare_libraries(encoder *e) {
+    static const char *const names[] = {LUA_STRLIBNAME, LUA_TABLIBNAME, LUA_MATHLIBNAME, NULL};
+    if (e->has_libraries) return;
+    e->has_libraries = true;
+    lua_State *L = e->L;
+    for (const char *const *name = names; *name != NULL; name++) {
+        lua_pushstring(L, *name);
+        clua_push_loaded(L, lua_gettop(L));
+        compare(e, module_step(e, lua_gettop(L) - 1));
+        lua_pop(L, 1);
+    }
+}
+
+// Notes the changes of the module with the name on top, and of those that it has required. Pops the name.
+static void compare_module(encoder *e) {
+    lua_State *L = e->L;
+    int name = lua_gettop(L), module = name + 1;
+    clua_need_stack(L, 30);
+    clua_push_loaded(L, name);
+    // Its contents are settings of all operations.
+    bool is_package = strcmp(lua_tostring(L, name), LUA_LOADLIBNAME) == 0, is_known = true;
+    bool is_named = lua_istable(L, module) && !is_package && clua_module_name(L, module);
+    lua_settop(L, module);
+    if (is_named) encoder_meet(e, lua_topointer(L, module), &is_known);
+    if (!is_known) {
+        const path_step *step = module_step(e, name);
+        lua_pushvalue(L, module);
+        compare(e, step);
+        compare_fields(e, module, step);
+        clua_push_requirements(L, name);
+        int requirements = module + 1;
+        if (lua_istable(L, requirements)) {
+            lua_pushnil(L);
+            while (lua_next(L, requirements)) {
+                lua_pop(L, 1);
+                lua_pushvalue(L, -1);
+                compare_module(e);
+            }
+        }
+    }
+    lua_settop(L, name - 1);
+}
+
+// Whether the module with the name at `name` is one that a fresh state has.
+static bool is_library(lua_State *L, int name) {
+    clua_push_requirements(L, name);
+    bool is_library = lua_isboolean(L, -1);
+    lua_pop(L, 1);
+    return is_library;
+}
+
+// Notes the changes of the module with the name on top, and of the libraries that its code may use. Pops the name.
+static void compare_used(encoder *e) {
+    bool is_known = is_library(e->L, lua_gettop(e->L));
+    compare_module(e);
+    if (!is_known) compare_libraries(e);
+}
+
+void changes_of_named(encoder *e, int name) {
+    lua_State *L = e->L;
+    // A function in C uses no tables of modules.
+    if (!e->sends_changes || lua_iscfunction(L, name - 1)) return;
+    if (!lua_isnil(L, name + 1) && is_library(L, name)) return;
+    lua_pushvalue(L, name);
+    compare_used(e);
+}
+
+void changes_of_global(encoder *e, const clua_global_read *read) {
+    lua_State *L = e->L;
+    int value = lua_gettop(L);
+    if (!e->sends_changes) return;
+    bool is_require = read->field != NULL && lua_isfunction(L, value);
+    if (!is_require && !lua_istable(L, value)) return;
+    clua_need_stack(L, 30);
+    if (clua_state_of(L)->modules_changed) clua_modules_refresh(L);
+    if (is_require) {
+        lua_pushlstring(L, read->field, read->field_count);
+        lua_pushvalue(L, -1);
+        clua_push_loaded(L, value + 1);
+        bool is_loaded = !lua_isnil(L, -1);
+        lua_pop(L, 1);
+        if (is_loaded) compare_used(e);
+    } else if (clua_push_snapshot(L, value)) {
+        place place = {e, value, NULL};
+        if (e->is_tracking) {
+            lua_pushlstring(L, read->name, read->name_count);
+            place.path = module_step(e, lua_gettop(L));
+            lua_pop(L, 1);
+        }
+        if (read->field == NULL) {
+            clua_find_changes(L, value, value + 1, note_change, &place);
+        } else {
+            lua_pushlstring(L, read->field, read->field_count);
+            lua_pushvalue(L, -1);
+            lua_rawget(L, value + 1);
+            lua_pushvalue(L, -2);
+            lua_rawget(L, value);
+            bool is_same = lua_rawequal(L, -1, -2);
+            lua_remove(L, -2);
+            if (!is_same) note_change(L, &place);
+        }
+    }
+    lua_settop(L, value);
+}
+
+void changes_of_methods(encoder *e, const clua_code *code) {
+    lua_State *L = e->L;
+    if (!e->sends_changes || code->global_read_count == 0 || code->global_reads[0].upvalue != 0) return;
+    int top = lua_gettop(L);
+    clua_need_stack(L, 30);
+    if (clua_state_of(L)->modules_changed) clua_modules_refresh(L);
+    for (size_t i = 0; i < code->global_read_count && code->global_reads[i].upvalue == 0; i++) {
+        const clua_global_read *read = &code->global_reads[i];
+        if (!clua_is_method_changed(L, read->name, read->name_count)) continue;
+        clua_push_kept(L, CLUA_KEPT_STRING_LIBRARY);
+        lua_pushliteral(L, LUA_STRLIBNAME);
+        place place = {e, top + 1, module_step(e, top + 2)};
+        lua_pushlstring(L, read->name, read->name_count);
+        lua_pushvalue(L, -1);
+        lua_rawget(L, top + 1);
+        note_change(L, &place);
+        lua_settop(L, top);
+    }
+}
+
+bool changes_write_next(encoder *e) {
+    lua_State *L = e->L;
+    if (e->written_changes == e->changes.count) return false;
+    change change = ((const struct change *)e->changes.items)[e->written_changes++];
+    encoder_follow(e, change.path);
+    for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, change.anchor + i);
+    if (e->analysis != NULL) analysis_begin(e, (path_step *)change.path);
+    if (!rebuild_later(e, lua_gettop(L) - 2)) {
+        writer_byte(&e->writer, CLUA_TAG_FIXUP);
+        for (int i = -3; i <= -1; i++) {
+            lua_pushvalue(L, i);
+            encode_value(e, 1);
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 3);
+    return true;
+}

@@ -1,0 +1,172 @@
+import LuaBindings
+import TestSupport
+import Testing
+
+/// Changes that a script has made in modules and libraries hold in the operations that it adds after that.
+@Suite struct ModuleChangeTests {
+    private let modules: ModuleDirectory
+
+    init() throws {
+        modules = try ModuleDirectory([
+            "log": """
+            loads = (loads or 0) + 1
+            local log = { level = 1, handlers = {}, loads = loads }
+            function log.info() return log.level end
+            return log
+            """,
+            "outer": "local log = require 'log' return { level = function() return log.level end }",
+            "trims": "return function(s) return s:trim() end",
+        ])
+    }
+
+    /// Runs a script with `result(f, ...)`, which returns what an operation returns, or its error.
+    private func run(_ source: String) throws {
+        try script(
+            workers: 1,
+            """
+            \(modules.prelude)
+            local function result(f, ...)
+              local op = queue:addOperation(f, ...)
+              op:waitUntilFinished()
+              if op.error then return tostring(op.error) end
+              return table.unpack(op.results, 1, op.results.n)
+            end
+            \(source)
+            """)
+    }
+
+    @Test("Fields that the script has set, added or removed, in a module or in a table of it, reach the body")
+    func fieldsOfModules() throws {
+        try run(
+            """
+            local log = require "log"
+            assert(result(function() return log.level end) == 1)
+            log.level, log.handlers.double, log.loads = 2, function(x) return 2 * x end, nil
+            local level, double, loads = result(function() return log.level, log.handlers.double(4), log.loads end)
+            assert(level == 2 and double == 8 and loads == nil, level)
+            local info = log.info
+            assert(result(function() return info() end) == 2)
+            assert(result(function() return require "log".level end) == 2)
+            """)
+    }
+
+    @Test("A change of a module that another module has required reaches a body that uses the other one")
+    func requiredModules() throws {
+        try run(
+            """
+            local outer, log = require "outer", require "log"
+            log.level = 3
+            assert(result(function() return outer.level() end) == 3)
+            """)
+    }
+
+    @Test("A change lasts as long as the operation, and is what the script had when it added the operation")
+    func changesEndWithTheOperation() throws {
+        try run(
+            """
+            local log, ops = require "log", {}
+            queue.isSuspended = true
+            for level = 3, 1, -1 do
+              log.level = level
+              ops[level] = queue:addOperation(function() return log.level end)
+            end
+            queue.isSuspended = false
+            for level = 1, 3 do
+              ops[level]:waitUntilFinished()
+              assert(ops[level].result == level)
+            end
+            assert(result(function() return log.level end) == 1)
+            """)
+    }
+
+    @Test("Functions that the script adds to string, table and math, or puts in place of others, are there in a body")
+    func libraries() throws {
+        try run(
+            """
+            local function use(_, s) return s:trim() end
+            assert(result(function(_, s) return s:upper() end, "a") == "A")
+            function string.trim(s) return (s:gsub("^%s+", ""):gsub("%s+$", "")) end
+            function table.map(t, f) local r = {} for i, v in ipairs(t) do r[i] = f(v) end return r end
+            math.tau = 2 * math.pi
+            local rep = string.rep
+            string.rep = function(s, n) return "<" .. rep(s, n) .. ">" end
+            assert(result(use, " a ") == "a")
+            assert(result(use, " b ") == "b")
+            assert(result(function() return string.trim(" a ") end) == "a")
+            assert(result(function() return table.concat(table.map({ 1, 2 }, function(x) return 2 * x end), " ") end) == "2 4")
+            assert(result(function() return math.tau // 1 end) == 6)
+            assert(result(function() local s = string return s.rep("x", 2) end) == "<xx>")
+            assert(result(function() return ("x"):rep(2) end) == "<xx>")
+            local trims = require "trims"
+            assert(result(function() return trims " a " end) == "a")
+            string.trim, table.map, math.tau, string.rep = nil, nil, nil, rep
+            assert(result(function(_, s) return s.trim == nil and table.map == nil and math.tau == nil end, "") == true)
+            assert(result(function() return ("x"):rep(2) end) == "xx")
+            """)
+    }
+
+    @Test("A module stays loaded in a worker although the script has changed a library")
+    func modulesStayLoaded() throws {
+        try run(
+            """
+            function string.trim(s) return s:match "^%s*(.-)%s*$" end
+            local function body() local log = require "log" log.count = (log.count or 0) + 1 return (" a "):trim() .. log.count end
+            assert(result(body) == "a1")
+            assert(result(body) == "a2")
+            """)
+    }
+
+    @Test("A changed field that cannot be sent is an error that names the module, the field and the remedy")
+    func unsendableFields() throws {
+        try run(
+            """
+            local log = require "log"
+            log.handlers.file = io.tmpfile()
+            local ok, message = pcall(function() queue:addOperation(function() return log.level end) end)
+            assert(not ok)
+            assert(message:find("cannot send module 'log'.handlers.file (a userdata), which the script has set after", 1, true), message)
+            assert(message:find("set it in opscript.prelude instead, or open it inside the body", 1, true), message)
+            string.file = io.tmpfile()
+            ok, message = pcall(function() queue:addOperation(function() return string.file end) end)
+            assert(not ok and message:find("module 'string'.file", 1, true), message)
+            assert(result(function() return string.upper "a" end) == "A")
+            """)
+    }
+
+    @Test("A change goes on to the operations that a body adds, and does not come back with its results")
+    func nestedOperations() throws {
+        try run(
+            """
+            local log = require "log"
+            log.level = 2
+            local function inner()
+              local op = opscript.OperationQueue.new():addOperation(function() return log.level end)
+              op:waitUntilFinished()
+              local level = op.result
+              log.level = 5
+              return level, function() return log.level end
+            end
+            local level, read = result(inner)
+            assert(level == 2 and log.level == 2 and read() == 2)
+            """)
+    }
+
+    @Test("opscript.captures shows what has changed, how large it is, and from where functions and modules are")
+    func captures() throws {
+        try run(
+            """
+            local log = require "log"
+            log.level, log.text, log.handlers.late = 2, ("x"):rep(1000), function() end
+            local function helper() return log.info() end
+            local by, list = {}, opscript.captures(function() return helper() end)
+            local total = 0
+            for _, capture in ipairs(list) do by[capture.name], total = capture, total + capture.size end
+            assert(by["upvalue 'helper'"].from:find("^[^:]*:%d+$"), by["upvalue 'helper'"].from)
+            assert(by["upvalue 'log'"].from == package.searchpath("log", package.path))
+            assert(by["module 'log'.level"].type == "number")
+            assert(by["module 'log'.handlers.late"].from)
+            assert(by["module 'log'.text"].size > 1000 and by["module 'log'.text"].kind == "value")
+            assert(list.size > total)
+            """)
+    }
+}
