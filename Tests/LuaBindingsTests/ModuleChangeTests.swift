@@ -15,7 +15,7 @@ import Testing
             return log
             """,
             "outer": "local log = require 'log' return { level = function() return log.level end }",
-            "trims": "return function(s) return s:trim() end",
+            "counter": "return { n = 0 }", "trims": "return function(s) return s:trim() end",
         ])
     }
 
@@ -110,7 +110,7 @@ import Testing
         try run(
             """
             function string.trim(s) return s:match "^%s*(.-)%s*$" end
-            local function body() local log = require "log" log.count = (log.count or 0) + 1 return (" a "):trim() .. log.count end
+            local function body() local m = require "counter" m.n = m.n + 1 return (" a "):trim() .. m.n end
             assert(result(body) == "a1")
             assert(result(body) == "a2")
             """)

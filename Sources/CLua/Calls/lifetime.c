@@ -95,6 +95,7 @@ void clua_open_kept(lua_State *L) {
 
 void clua_open_module(lua_State *L, bool is_global) {
     clua_open_libraries(L);
+    clua_open_require(L);
     clua_restrict(L);
     push_module(L, clua_state_of(L)->host);
     int module = lua_gettop(L);

@@ -21,4 +21,7 @@ void clua_open_kept(lua_State *L);
 /// also a global. May raise. Needs 20 free stack slots, and leaves 1.
 void clua_open_module(lua_State *L, bool is_global);
 
+/// Replaces `require` by one that loads modules for bodies. May raise. Needs 6 free stack slots.
+void clua_open_require(lua_State *L);
+
 #endif

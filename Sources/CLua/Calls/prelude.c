@@ -8,7 +8,13 @@
 
 static int run_prelude(lua_State *L) {
     const clua_parcel *body = lua_touserdata(L, 1);
-    clua_undo_changes(L);
+    const clua_state *state = clua_state_of(L);
+    bool is_outermost = state->stop.suspended == NULL || state->stop.suspended->body == NULL;
+    if (state->separates_globals && is_outermost) {
+        // The prelude must find none of what the last body has left.
+        clua_undo_changes(L);
+        clua_restore_libraries(L);
+    }
     clua_copy_globals(L);
     lua_settop(L, 2 + CLUA_DECODING_SLOTS);
     clua_decode_here(L, body, CLUA_CURRENT_ENVIRONMENT);

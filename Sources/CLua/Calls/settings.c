@@ -6,6 +6,7 @@
 
 #include "Calls/application_raising.h"
 #include "Calls/run_apart.h"
+#include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/isolation_raising.h"
@@ -319,7 +320,7 @@ static void apply_searchers(lua_State *L, int package, int sent) {
 
 static int apply_settings(lua_State *L) {
     const clua_parcel *parcel = lua_touserdata(L, 1);
-    luaL_checkstack(L, 2 * LUA_MINSTACK, NULL);
+    clua_need_stack(L, 2 * LUA_MINSTACK);
     if (clua_state_of(L)->libraries_may_differ) clua_restore_libraries(L);
     lua_settop(L, 1);
     push_package(L);

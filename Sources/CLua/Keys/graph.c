@@ -401,6 +401,19 @@ static void parse_records(parser *p) {
 
 // MARK: parcels
 
+// These globals are in records, too.
+static void skip_switches(parser *p) {
+    for (uint64_t count = message_varint(&p->reader); count > 0 && !p->reader.failed; count--) {
+        parse_text(p);
+        bool is_string = p->reader.next < p->reader.end && *p->reader.next == CLUA_TAG_STRING;
+        if (is_string) message_byte(&p->reader);
+        if (is_string)
+            parse_text(p);  // not one that the parcel refers to again
+        else
+            parse_value(p, 0);
+    }
+}
+
 clua_key_status graph_make(const clua_parcel *parcel, graph *g) {
     *g = (graph){.parcel = parcel};
     if (parcel->value_count == 0) return CLUA_KEY_MADE;
@@ -412,7 +425,7 @@ clua_key_status graph_make(const clua_parcel *parcel, graph *g) {
     g->root_count = parcel->value_count;
     p.no_memory = g->roots == NULL;
     if (p.no_memory) parser_fail(&p);
-    message_byte(&p.reader);  // the flags
+    if (message_byte(&p.reader) & CLUA_HAS_SWITCHES) skip_switches(&p);
     for (uint32_t i = 0; i < parcel->value_count && !p.reader.failed; i++) g->roots[i] = parse_value(&p, 0);
     parse_records(&p);
     if (p.reader.next != p.reader.end) p.reader.failed = true;

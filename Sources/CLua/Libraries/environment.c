@@ -47,8 +47,6 @@ void clua_environment_open(lua_State *L) {
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
     clua_keep(L, CLUA_KEPT_FULL_ENVIRONMENTS);
-    lua_createtable(L, 0, 0);
-    clua_keep(L, CLUA_KEPT_MODULE_GLOBALS);
     lua_pushcfunction(L, assign_filled);
     push_metatable(L, globals, globals + 1);
     // A body that gets hold of an unfilled environment must not reach the shared metatable.
@@ -265,47 +263,6 @@ void clua_copy_globals(lua_State *L) {
     lua_remove(L, -2);
 }
 
-// Assigns the fields of `from`, nil included, to `to`, for every key in `keys`. All are stack indices.
-static void set_all(lua_State *L, int keys, int from, int to) {
-    lua_pushnil(L);
-    while (lua_next(L, keys)) {
-        lua_pop(L, 1);
-        lua_pushvalue(L, -1);
-        lua_pushvalue(L, -1);
-        lua_rawget(L, from);
-        lua_rawset(L, to);
-    }
-}
-
-void clua_reset_globals(lua_State *L) {
-    clua_copy_globals(L);
-    int old = lua_gettop(L), real = old + 1, fresh = old + 2;
-    clua_push_real_globals(L);
-    clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
-    set_all(L, old, fresh, real);
-    set_all(L, fresh, fresh, real);
-    lua_settop(L, old);
-}
-
-void clua_merge_globals(lua_State *L) {
-    int old = lua_gettop(L), real = old + 1;
-    clua_push_real_globals(L);
-    lua_pushnil(L);
-    while (lua_next(L, old)) {
-        lua_pushvalue(L, -2);
-        bool is_there = lua_rawget(L, real) != LUA_TNIL;
-        lua_pop(L, 1);
-        if (is_there) {
-            lua_pop(L, 1);
-        } else {
-            lua_pushvalue(L, -2);
-            lua_insert(L, -2);
-            lua_rawset(L, real);
-        }
-    }
-    lua_settop(L, old - 1);
-}
-
 void clua_copy_changes(lua_State *L, int keys, int now, int before, int to) {
     lua_pushnil(L);
     while (lua_next(L, keys)) {
@@ -402,4 +359,23 @@ bool clua_global_differs(lua_State *L, int index) {
     lua_settop(L, name + 1);
     lua_remove(L, name);
     return differs;
+}
+
+void clua_push_changed_globals(lua_State *L) {
+    int changed = lua_gettop(L) + 1, globals = changed + 1, fresh = changed + 2, name = changed + 3, value = changed + 4;
+    lua_newtable(L);
+    clua_push_current_globals(L);
+    clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
+    lua_pushnil(L);
+    while (lua_next(L, globals)) {
+        lua_pushvalue(L, name);
+        lua_rawget(L, fresh);
+        if (!lua_rawequal(L, -1, value) && !lua_rawequal(L, value, globals) && lua_type(L, name) == LUA_TSTRING) {
+            lua_pushvalue(L, name);
+            lua_pushvalue(L, value);
+            lua_rawset(L, changed);
+        }
+        lua_settop(L, name);
+    }
+    lua_settop(L, changed);
 }

@@ -67,11 +67,8 @@ void clua_push_copy(lua_State *L, int index);
 /// Needs 4 slots.
 lua_Integer clua_count_same_fields(lua_State *L, int table, int other);
 
-/// Resets the real globals to a fresh state's. Pushes a copy of their previous content. Needs 8 slots.
-void clua_reset_globals(lua_State *L);
-
-/// Pops that copy, and restores the globals that the real table lacks now. Needs 6 slots.
-void clua_merge_globals(lua_State *L);
+/// Pushes a table of those of the current globals that a fresh state does not have, or has with other values. Needs 9 slots.
+void clua_push_changed_globals(lua_State *L);
 
 /// Pushes a copy of the table of the real globals. Needs 6 slots.
 void clua_copy_globals(lua_State *L);

@@ -11,6 +11,7 @@
 #include <lua5.4/lualib.h>
 #include <stdbool.h>
 
+#include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
 
@@ -254,7 +255,7 @@ void clua_change_field(lua_State *L, int table) {
 
 void clua_undo_changes(lua_State *L) {
     int top = lua_gettop(L), changes = top + 1, change = top + 2;
-    luaL_checkstack(L, 8, NULL);
+    clua_need_stack(L, 8);
     if (clua_push_kept(L, CLUA_KEPT_CHANGED_FIELDS) == LUA_TTABLE) {
         lua_pushboolean(L, 0);
         clua_keep(L, CLUA_KEPT_CHANGED_FIELDS);
@@ -268,8 +269,24 @@ void clua_undo_changes(lua_State *L) {
     lua_settop(L, top);
 }
 
+bool clua_is_module_kept(lua_State *L, int name) {
+    int top = lua_gettop(L), record = top + 1, loaded = top + 2, table = top + 3;
+    bool is_kept = false;
+    if (!clua_state_of(L)->libraries_are_recorded) return true;
+    clua_push_kept(L, CLUA_KEPT_LIBRARIES);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    for (lua_Integer i = 0; lua_rawgeti(L, record, i + TABLE), lua_rawgeti(L, record, i + COPY), lua_istable(L, table + 1); i += PER_TABLE) {
+        lua_pushvalue(L, name);
+        is_kept |= lua_rawequal(L, table, loaded) && lua_rawget(L, table + 1) != LUA_TNIL;
+        lua_settop(L, loaded);
+    }
+    lua_settop(L, top);
+    return is_kept;
+}
+
 void clua_adopt_module(lua_State *L, int name) {
     int top = lua_gettop(L), record = top + 1, loaded = top + 2, table = top + 3;
+    if (!clua_state_of(L)->libraries_are_recorded) return;
     clua_push_kept(L, CLUA_KEPT_LIBRARIES);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     for (lua_Integer i = 0; lua_rawgeti(L, record, i + TABLE), lua_rawgeti(L, record, i + COPY), lua_istable(L, table + 1); i += PER_TABLE) {

@@ -24,6 +24,9 @@ void clua_undo_changes(lua_State *L);
 /// Makes a module that was loaded one that bodies find. `name` is a stack index. Needs 8 slots.
 void clua_adopt_module(lua_State *L, int name);
 
+/// Whether bodies find the loaded module with the name at `name`, not only the one that runs now. Needs 8 slots.
+bool clua_is_module_kept(lua_State *L, int name);
+
 /// Makes the present content of the libraries the one that bodies find. Never raises.
 static inline void clua_adopt_libraries(lua_State *L) { clua_state_of(L)->libraries_are_recorded = false; }
 

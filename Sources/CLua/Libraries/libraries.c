@@ -130,9 +130,6 @@ static void make_long_buffer(lua_State *L) {
 void clua_open_libraries(lua_State *L) {
     make_long_buffer(L);
     clua_open_output(L);
-    lua_getglobal(L, "require");
-    lua_pushcclosure(L, clua_require_module, 1);
-    lua_setglobal(L, "require");
     clua_open_protected_calls(L);
     watch_globals(L);
     clua_open_files(L);

@@ -4,8 +4,8 @@
 
 #include <lua5.4/lua.h>
 
-/// Replaces `print`, `io.write` and the `write` of files by versions that write in one piece, and `require` by one that loads against the
-/// state's own globals. Also wraps the `debug` functions that inspect closures or assign upvalues, for the cached closures. May raise.
+/// Replaces `print`, `io.write` and the `write` of files by versions that write in one piece.
+/// Also wraps the `debug` functions that inspect closures or assign upvalues, for the cached closures. May raise.
 /// Needs 4 free stack slots.
 void clua_open_libraries(lua_State *L);
 
@@ -16,9 +16,6 @@ void clua_restrict(lua_State *L);
 /// Makes `io.popen` flush only the state's own files, and `os.execute` leave the signals of the process alone. May raise. Needs 5 free stack
 /// slots.
 void clua_open_files(lua_State *L);
-
-/// `require`. Upvalue: Lua's own. Loads a module against the state's own globals, whichever operation requires it first. May raise.
-int clua_require_module(lua_State *L);
 
 /// Sends warnings to stderr. They are off until "@on", as in the `lua` command. Never raises.
 void clua_open_warnings(lua_State *L);

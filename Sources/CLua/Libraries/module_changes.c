@@ -3,6 +3,7 @@
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 
+#include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
@@ -66,7 +67,7 @@ static bool take_snapshot(lua_State *L, int snapshots, int value) {
 
 void clua_take_snapshots(lua_State *L) {
     int snapshots = lua_gettop(L) + 1, module = snapshots + 3, field = module + 2;
-    luaL_checkstack(L, 16, NULL);
+    clua_need_stack(L, 16);
     clua_push_kept(L, CLUA_KEPT_SNAPSHOTS);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_pushnil(L);

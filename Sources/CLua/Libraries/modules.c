@@ -359,6 +359,16 @@ bool clua_module_name(lua_State *L, int index) {
     return true;
 }
 
+void clua_push_chunk(lua_State *L, int name) {
+    clua_push_kept(L, CLUA_KEPT_CHUNKS);
+    lua_pushvalue(L, name);
+    if (lua_rawget(L, -2) == LUA_TTABLE) {
+        lua_rawgeti(L, -1, 1);
+        lua_remove(L, -2);
+    }
+    lua_remove(L, -2);
+}
+
 void clua_push_loaded(lua_State *L, int name) {
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_pushvalue(L, name);
@@ -368,7 +378,8 @@ void clua_push_loaded(lua_State *L, int name) {
 
 void clua_push_module(lua_State *L, int name, int key) {
     clua_push_loaded(L, name);
-    if (lua_isnil(L, -1)) {
+    // The module of another state's name may be one that this body has to load for itself.
+    if (lua_isnil(L, -1) || !clua_are_globals_real(L)) {
         lua_pop(L, 1);
         clua_push_kept(L, CLUA_KEPT_REQUIRE);
         lua_pushvalue(L, name);

@@ -24,6 +24,9 @@ bool clua_module_name(lua_State *L, int index);
 /// Indexes the value at stack index `value` as the field of `module` with the name at `key`. Needs 5 slots.
 void clua_modules_adopt(lua_State *L, const char *module, int key, int value);
 
+/// Pushes the Lua function that has loaded the module with the name at `name`, or nil. `name` is absolute. Needs 3 slots.
+void clua_push_chunk(lua_State *L, int name);
+
 /// Pushes the module with the name at `name`, or nil if it is not loaded. `name` is absolute. Needs 3 slots.
 void clua_push_loaded(lua_State *L, int name);
 

@@ -18,6 +18,7 @@ enum opcode {
     OP_GETTABUP = 11,
     OP_GETTABLE = 12,
     OP_GETFIELD = 14,
+    OP_SETTABUP = 15,
     OP_SELF = 20,
     OP_RETURN = 70,
     OP_CLOSURE = 79,
@@ -53,7 +54,7 @@ typedef struct reader {
     clua_global_read *reads;
     size_t read_count, read_capacity;
     uint64_t whole[4];  // see clua_chunk
-    bool may_change_libraries;
+    bool may_change_libraries, assigns_fields;
 } reader;
 
 typedef struct string {
@@ -225,7 +226,11 @@ static void note_read(reader *in, const body *function, const upvalue_map *map, 
     string name = constant_at(function, constant);
     if (upvalue >= map->count || map->outer[upvalue] == 0 || name.bytes == NULL) return;
     add_read(in, map->outer[upvalue], name, field);
-    if (name.count == 2 && memcmp(name.bytes, "_G", 2) == 0) note_whole(in, map->outer[upvalue]);
+    if (name.count != 2 || memcmp(name.bytes, "_G", 2) != 0) return;
+    if (field.bytes != NULL)
+        add_read(in, map->outer[upvalue], field, (string){NULL, 0});
+    else
+        note_whole(in, map->outer[upvalue]);
 }
 
 static bool is_one_of(string name, const char *const *names) {
@@ -296,6 +301,7 @@ static void scan_code(reader *in, const body *function, const upvalue_map *map) 
         }
         if (opcode(code) == OP_SELF && arg_k(code) != 0 && constant_at(function, arg_c(code)).bytes != NULL)
             add_read(in, 0, constant_at(function, arg_c(code)), (string){NULL, 0});
+        if (opcode(code) == OP_SETTABUP && arg_a(code) < map->count && map->outer[arg_a(code)] != 0) in->assigns_fields = true;
         if (opcode(code) == OP_GETUPVAL) {
             scan_read_by_register(in, function, map, i);
             if (arg_b(code) < map->count) note_whole(in, map->outer[arg_b(code)]);
@@ -404,6 +410,7 @@ clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_
     memcpy(chunk->whole, in.whole, sizeof chunk->whole);
     chunk->is_reusable = about.is_reusable;
     chunk->may_change_libraries = in.may_change_libraries;
+    chunk->assigns_fields = in.assigns_fields;
     chunk->upvalue_count = (int)map.count;
     chunk->upvalues = (size_t)(about.upvalues - dump);
     chunk->reads = in.reads;

@@ -21,6 +21,7 @@ typedef struct clua_chunk {
     bool has_parameters;      // or varargs
     uint64_t whole[4];        // one bit per upvalue, from 0: set if it is used otherwise than for fields by name, or for `_G`
     bool is_reusable;         // defines no functions and assigns no upvalue, so a call leaves its closure unchanged
+    bool assigns_fields;      // it, or a function nested in it, assigns fields of one of its upvalues by name
     bool may_change_libraries;  // it, or a function nested in it, may do more with a library than use its functions
     int upvalue_count;
     size_t upvalues;          // offset in the dump of the function's upvalue descriptions, 3 bytes each

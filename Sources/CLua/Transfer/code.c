@@ -109,6 +109,7 @@ static clua_chunk_status analyse(clua_code *code) {
     memcpy(code->whole, chunk.whole, sizeof code->whole);
     code->is_reusable = chunk.is_reusable;
     code->may_change_libraries = chunk.may_change_libraries;
+    code->assigns_fields = chunk.assigns_fields;
     code->upvalue_count = chunk.upvalue_count;
     code->global_reads = chunk.reads;
     code->global_read_count = chunk.read_count;

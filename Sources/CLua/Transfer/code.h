@@ -28,7 +28,7 @@ typedef struct clua_code {
     size_t factory_count;
     bool has_parameters;  // or varargs
     bool is_reusable;     // see clua_chunk
-    bool may_change_libraries;  // see clua_chunk
+    bool may_change_libraries, assigns_fields;  // see clua_chunk
     uint64_t whole[4];    // see clua_chunk
     int upvalue_count;
     clua_global_read *global_reads;

@@ -93,9 +93,7 @@ uint32_t encoder_code(encoder *e, clua_code *code) {
     return entry->number;
 }
 
-// Adds the global whose name is on top, read by the function `label` in the environment below it. Pops the name. Returns false, and pushes
-// the value instead, if that is a fresh state's.
-static bool note_global(encoder *e, uint32_t environment, const char *label) {
+bool encoder_note_global(encoder *e, uint32_t environment, const char *label) {
     lua_State *L = e->L;
     lua_pushvalue(L, -1);
     if (!clua_global_differs(L, -3)) {
@@ -148,7 +146,7 @@ void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
         if (is_new) {
             lua_settop(e->L, environment);
             lua_pushlstring(e->L, read->name, read->name_count);
-            is_sent = note_global(e, encoder_environment(e, -2), code->label);
+            is_sent = encoder_note_global(e, encoder_environment(e, -2), code->label);
         }
         if (!is_sent) changes_of_global(e, read);
     }
@@ -160,7 +158,7 @@ void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
 // Frees everything that no parcel has taken over.
 void encoder_free(encoder *e) {
     pointer_map_free(&e->met);
-    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->fixups, &e->levels, &e->changes};
+    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->fixups, &e->levels, &e->changes, &e->switches};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
     while (e->path_blocks != NULL) {
         path_block *next = e->path_blocks->next;

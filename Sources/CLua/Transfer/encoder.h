@@ -66,6 +66,8 @@ typedef struct encoder {
     list changes;          // see parcel_changes.c
     size_t written_changes;
     bool sends_changes;    // for a body: with what the script has changed in the modules that it uses
+    list switches;         // lua_Integer: the anchor of a name, which its value follows
+    lua_Integer changed_globals;  // anchor of the table of globals that differ from a fresh state's; 0 before it is needed
     bool has_libraries;    // the changes of libraries are among them
     int anchors;           // stack index of the table that keeps values alive, created on first use
     lua_Integer anchor_count;
@@ -100,6 +102,10 @@ uint32_t encoder_code(encoder *e, clua_code *code);
 /// The environment on top is upvalue `upvalue` of a function with this code. Adds the globals that the function reads there and that differ
 /// from a fresh state's, and what the script has changed in the others. Needs 20 stack slots.
 void encoder_note_globals(encoder *e, const clua_code *code, int upvalue);
+
+/// Adds the global whose name is on top, read by the function `label` in the environment below it, number `environment`. Pops the name.
+/// Returns false, and pushes the value instead, if that is a fresh state's. Needs 12 stack slots.
+bool encoder_note_global(encoder *e, uint32_t environment, const char *label);
 
 /// The last step that may raise: allocates what the parcel needs beyond bytes and one code.
 void encoder_need_more(encoder *e);

@@ -6,6 +6,7 @@
 
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Libraries/environment_raising.h"
 #include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/parcel_analysis.h"
@@ -114,6 +115,92 @@ static void compare_libraries(encoder *e) {
     }
 }
 
+// MARK: globals
+
+// Pushes the table of changed globals. Returns false and pushes nothing if it is empty.
+static bool push_changed_globals(encoder *e) {
+    lua_State *L = e->L;
+    if (e->changed_globals == 0) {
+        clua_push_changed_globals(L);
+        e->changed_globals = encoder_anchor(e);
+    }
+    lua_rawgeti(L, e->anchors, e->changed_globals);
+    lua_pushnil(L);
+    if (lua_next(L, -2)) {
+        lua_pop(L, 2);
+        return true;
+    }
+    lua_pop(L, 1);
+    return false;
+}
+
+// Adds the global with the name on top, and pops it.
+static void note_global(encoder *e, const char *label) {
+    lua_State *L = e->L;
+    int name = lua_gettop(L);
+    clua_push_current_globals(L);
+    lua_pushvalue(L, name);
+    encoder_note_global(e, encoder_environment(e, name + 1), label);
+    lua_settop(L, name - 1);
+}
+
+static bool is_plain(int type) { return type == LUA_TBOOLEAN || type == LUA_TNUMBER || type == LUA_TSTRING; }
+
+// Stack: the name and the value of a global.
+static void note_switch(encoder *e) {
+    lua_State *L = e->L;
+    for (size_t i = 0; i < e->switches.count; i++) {
+        lua_rawgeti(L, e->anchors, ((const lua_Integer *)e->switches.items)[i]);
+        bool is_same = lua_rawequal(L, -1, -3);
+        lua_pop(L, 1);
+        if (is_same) return;
+    }
+    lua_pushvalue(L, -2);
+    lua_Integer anchor = encoder_anchor(e);
+    lua_pushvalue(L, -1);
+    encoder_anchor(e);
+    *(lua_Integer *)encoder_append(e, &e->switches, sizeof anchor) = anchor;
+}
+
+// Adds the changed globals that the module with the name at `name` reads.
+static void note_globals_of_module(encoder *e, int name) {
+    lua_State *L = e->L;
+    int top = lua_gettop(L), changed = top + 1, chunk = top + 2;
+    if (!push_changed_globals(e)) return;
+    clua_push_chunk(L, name);
+    if (lua_isfunction(L, chunk)) {
+        const clua_code *code = clua_code_of(L, chunk);
+        for (size_t i = 0; i < code->global_read_count; i++) {
+            const clua_global_read *read = &code->global_reads[i];
+            if (read->upvalue == 0) continue;
+            lua_pushlstring(L, read->name, read->name_count);
+            lua_pushvalue(L, -1);
+            int type = lua_rawget(L, changed);
+            if (is_plain(type)) note_switch(e);
+            lua_pop(L, 1);
+            if (type != LUA_TNIL) note_global(e, code->label);
+            lua_settop(L, chunk);
+        }
+    }
+    lua_settop(L, top);
+}
+
+// Adds the changed globals with plain values, such as switches. A module that the main state has not loaded may read them.
+static void note_plain_globals(encoder *e) {
+    lua_State *L = e->L;
+    int top = lua_gettop(L), changed = top + 1, name = top + 2;
+    if (!push_changed_globals(e)) return;
+    lua_pushnil(L);
+    while (lua_next(L, changed)) {
+        int type = lua_type(L, -1);
+        lua_settop(L, name);
+        if (!is_plain(type)) continue;
+        lua_pushvalue(L, name);
+        note_global(e, "require");
+    }
+    lua_settop(L, top);
+}
+
 // Notes the changes of the module with the name on top, and of those that it has required. Pops the name.
 static void compare_module(encoder *e) {
     lua_State *L = e->L;
@@ -127,6 +214,7 @@ static void compare_module(encoder *e) {
     if (is_named) encoder_meet(e, lua_topointer(L, module), &is_known);
     if (!is_known) {
         const path_step *step = module_step(e, name);
+        note_globals_of_module(e, name);
         lua_pushvalue(L, module);
         compare(e, step);
         compare_fields(e, module, step);
@@ -172,17 +260,20 @@ void changes_of_global(encoder *e, const clua_global_read *read) {
     lua_State *L = e->L;
     int value = lua_gettop(L);
     if (!e->sends_changes) return;
-    bool is_require = read->field != NULL && lua_isfunction(L, value);
+    bool is_require = lua_isfunction(L, value) && read->name_count == 7 && memcmp(read->name, "require", 7) == 0;
     if (!is_require && !lua_istable(L, value)) return;
     clua_need_stack(L, 30);
     if (clua_state_of(L)->modules_changed) clua_modules_refresh(L);
     if (is_require) {
-        lua_pushlstring(L, read->field, read->field_count);
+        lua_pushlstring(L, read->field != NULL ? read->field : "", read->field_count);
         lua_pushvalue(L, -1);
         clua_push_loaded(L, value + 1);
         bool is_loaded = !lua_isnil(L, -1);
         lua_pop(L, 1);
-        if (is_loaded) compare_used(e);
+        if (is_loaded)
+            compare_used(e);
+        else
+            note_plain_globals(e);
     } else if (clua_push_snapshot(L, value)) {
         place place = {e, value, NULL};
         if (e->is_tracking) {
@@ -224,6 +315,43 @@ void changes_of_methods(encoder *e, const clua_code *code) {
         note_change(L, &place);
         lua_settop(L, top);
     }
+}
+
+static void write_plain(parcel_writer *writer, lua_State *L) {
+    size_t count;
+    const char *bytes;
+    switch (lua_type(L, -1)) {
+    case LUA_TBOOLEAN: writer_byte(writer, lua_toboolean(L, -1) ? CLUA_TAG_TRUE : CLUA_TAG_FALSE); break;
+    case LUA_TNUMBER: write_number(writer, L, -1); break;
+    default:
+        bytes = lua_tolstring(L, -1, &count);
+        write_text(writer, bytes, count);
+    }
+}
+
+void changes_write_switches(encoder *e) {
+    lua_State *L = e->L;
+    if (e->switches.count == 0 || e->writer.failed) return;
+    parcel_writer writer;
+    writer_init(&writer);
+    writer_byte(&writer, e->writer.bytes[0] | CLUA_HAS_SWITCHES);
+    writer_varint(&writer, e->switches.count);
+    for (size_t i = 0; i < e->switches.count; i++) {
+        lua_Integer anchor = ((const lua_Integer *)e->switches.items)[i];
+        size_t count;
+        lua_rawgeti(L, e->anchors, anchor);
+        const char *name = lua_tolstring(L, -1, &count);
+        writer_string(&writer, name, count);
+        lua_rawgeti(L, e->anchors, anchor + 1);
+        write_plain(&writer, L);
+        lua_pop(L, 2);
+    }
+    writer_bytes(&writer, e->writer.bytes + 1, e->writer.count - 1);
+    // Only the bytes are exchanged, because a writer may point into itself.
+    writer_truncate(&e->writer);
+    writer_bytes(&e->writer, writer.bytes, writer.count);
+    e->writer.failed |= writer.failed;
+    writer_free(&writer);
 }
 
 bool changes_write_next(encoder *e) {

@@ -16,6 +16,9 @@ void changes_of_global(encoder *e, const clua_global_read *read);
 /// Notes the changes of the methods of strings that a function may call. Needs 20 slots.
 void changes_of_methods(encoder *e, const clua_code *code);
 
+/// Puts the globals with plain values, which modules may read while they are loaded, before all values.
+void changes_write_switches(encoder *e);
+
 /// Writes the next change. Returns false if there is none.
 bool changes_write_next(encoder *e);
 

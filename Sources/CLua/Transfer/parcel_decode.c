@@ -286,7 +286,18 @@ static void decode_module(decoder *d, bool has_field) {
     decoder_push_string(d);
     int name = lua_gettop(L);
     if (has_field) decoder_push_string(d);
+    if (d->environment == CLUA_FRESH_ENVIRONMENT) {
+        // The module may belong to this body.
+        clua_push_current_globals(L);
+        decoder_push_environment(d, 0);
+        clua_set_current_globals(L);
+    } else {
+        clua_push_current_globals(L);
+    }
+    int globals = lua_gettop(L);
     clua_push_module(L, name, has_field ? name + 1 : 0);
+    lua_pushvalue(L, globals);
+    clua_set_current_globals(L);
     if (lua_istable(L, -1)) clua_note_library_code(clua_state_of(L));
     lua_replace(L, name);
     lua_settop(L, name);
@@ -351,6 +362,24 @@ void decode_value(decoder *d, int depth) {
 
 // MARK: parcels
 
+static void decode_switches(decoder *d) {
+    lua_State *L = d->L;
+    clua_need_stack(L, 12);
+    decoder_push_environment(d, 0);
+    for (uint32_t count = read_count(d, reader_remaining(&d->reader)); count > 0; count--) {
+        decoder_push_string(d);
+        uint8_t tag = reader_byte(&d->reader);
+        if (tag > CLUA_TAG_STRING) malformed(d);
+        decode_plain(&d->reader, tag);
+        // Values that arrive in a running state bring these globals in a record, too, for themselves.
+        if (d->environment == CLUA_FRESH_ENVIRONMENT)
+            lua_rawset(L, -3);
+        else
+            lua_pop(L, 2);
+    }
+    lua_pop(L, 1);
+}
+
 static void set_classes(decoder *d) {
     lua_State *L = d->L;
     clua_need_stack(L, 20);
@@ -368,6 +397,7 @@ static void set_classes(decoder *d) {
 bool clua_parcel_ignores_arguments(const clua_parcel *parcel) {
     // The first function in a parcel has the first code.
     if (parcel->value_count == 0 || parcel->byte_count < 2 || clua_parcel_code_count(parcel) == 0) return false;
+    if (clua_parcel_bytes(parcel)[0] & CLUA_HAS_SWITCHES) return false;
     uint8_t tag = clua_parcel_bytes(parcel)[1];
     return (tag == CLUA_TAG_FUNCTION || tag == CLUA_TAG_FUNCTION_KEPT) && !clua_parcel_code(parcel, 0)->has_parameters;
 }
@@ -387,7 +417,9 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         .values = base + CLUA_DECODING_SLOTS,
     };
     if (parcel->value_count > 0) {
-        decoder.has_globals = reader_byte(&decoder.reader) == CLUA_HAS_GLOBALS;
+        uint8_t flags = reader_byte(&decoder.reader);
+        decoder.has_globals = (flags & CLUA_HAS_GLOBALS) != 0;
+        if (flags & CLUA_HAS_SWITCHES) decode_switches(&decoder);
         for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
         decode_records(&decoder);
         set_classes(&decoder);

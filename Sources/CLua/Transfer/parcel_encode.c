@@ -437,6 +437,7 @@ int encode_all(lua_State *L) {
         } while (e->bodies.count > 0 || changes_write_next(e));
     } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
+    changes_write_switches(e);
     if (e->writer.failed) clua_no_memory(L);
     if (e->analysis != NULL) analysis_end(e);
     encoder_need_more(e);

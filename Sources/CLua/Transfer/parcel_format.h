@@ -1,6 +1,7 @@
 // The format of a parcel's bytes.
 //
-// parcel  := flags value* record* END
+// parcel  := flags switches? value* record* END
+// switches := count (name value)*    globals with plain values, which modules among the values may read while they are loaded
 // record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value
 //          | TABLE_KEPT body | REBUILT arguments count | FIXUP container key value
 //
@@ -61,7 +62,7 @@ enum {
 };
 
 // The first byte of a parcel.
-enum { CLUA_HAS_GLOBALS = 1 };
+enum { CLUA_HAS_GLOBALS = 1, CLUA_HAS_SWITCHES = 2 };
 
 enum {
     CLUA_INLINE_DEPTH = 64,    // objects nested deeper are written in records

@@ -31,6 +31,9 @@ static inline void writer_free(parcel_writer *writer) {
     writer_init(writer);
 }
 
+/// Removes all bytes, and keeps their room.
+static inline void writer_truncate(parcel_writer *writer) { writer->count = 0; }
+
 /// Moves the bytes to `parcel`.
 static inline void writer_finish(parcel_writer *writer, clua_parcel *parcel) {
     parcel->byte_count = writer->count;

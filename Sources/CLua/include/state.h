@@ -139,6 +139,7 @@ typedef struct clua_state {
     bool libraries_may_differ;    // such code has run since they were checked
     bool checks_libraries_always;
     int loads;                 // nested calls of `require` that are loading a module
+    bool shares_batch;         // the modules that are being loaded may be those of all bodies; see Calls/require.c
     bool has_description;      // the registry describes an error in flight
     bool modules_changed;      // `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a Bloom filter: one bit for the address of each value that travels by name
