@@ -364,6 +364,7 @@ static int load_module(lua_State *L) {
     int status = lua_pcall(L, 3, LUA_MULTRET, 0);
     state->loads--;
     clua_end_loading(L, LOADED_BEFORE);
+    if (status == LUA_OK) clua_modules_loaded(L, NAME, state->loads == 0);
     return status;
 }
 

@@ -31,6 +31,7 @@ typedef enum clua_kept {
     CLUA_KEPT_REQUIREMENTS,         // module name -> the set of those that it has required
     CLUA_KEPT_STRING_LIBRARY,       // the table `string`
     CLUA_KEPT_CHANGED_FIELDS,       // the changes of operations in modules here; see Libraries/isolation.c
+    CLUA_KEPT_MODULE_LOADS,         // module name -> the rank of its load; see Libraries/modules.c
     CLUA_KEPT_HOST_MODULES,         // module name -> true for the modules that the host's loader has found
     CLUA_KEPT_SEARCHPATH,           // package.searchpath
     CLUA_KEPT_LOADLIB,              // package.loadlib

@@ -48,16 +48,82 @@ static void index_new_value(lua_State *L, int table, int value, int name, int ke
     if (!is_in(L, table, value) || (key == 0 && is_in(L, table + 1, value))) index_value(L, table, value, name, key);
 }
 
-// Indexes the module at `module` and its fields.
-static void index_module(lua_State *L, int table, int name, int module) {
+// MARK: names
+
+// The number of a load: loads are numbered when they end. OUTERMOST marks those that no other load contains. 0 if the module was not loaded by
+// `require`.
+static const lua_Integer OUTERMOST = (lua_Integer)1 << 32;
+
+static lua_Integer name_rank(lua_State *L, int name) {
+    lua_Integer rank = 0;
+    if (clua_push_kept(L, CLUA_KEPT_MODULE_LOADS) == LUA_TTABLE) {
+        lua_pushvalue(L, name);
+        lua_rawget(L, -2);
+        rank = lua_tointeger(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return rank;
+}
+
+static lua_Integer load_number(lua_State *L, int name) { return name_rank(L, name) & (OUTERMOST - 1); }
+
+void clua_modules_loaded(lua_State *L, int name, bool is_outermost) {
+    name = lua_absindex(L, name);
+    if (clua_push_kept(L, CLUA_KEPT_MODULE_LOADS) != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+        lua_pushvalue(L, -1);
+        clua_keep(L, CLUA_KEPT_MODULE_LOADS);
+    }
+    lua_pushvalue(L, name);
+    lua_pushinteger(L, (lua_Integer)++clua_state_of(L)->load_count + (is_outermost ? OUTERMOST : 0));
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+}
+
+// Whether another state should require the module by the name at `name`, not by the one at `other`. A load that ends later may contain the other
+// one and add fields. Names that `require` has not loaded have no order of their own, and must not get one by chance.
+static bool is_better_name(lua_State *L, int name, int other) {
+    lua_Integer rank = name_rank(L, name), other_rank = name_rank(L, other);
+    if (rank != other_rank) return rank > other_rank;
+    size_t count, other_count;
+    const char *text = lua_tolstring(L, name, &count), *other_text = lua_tolstring(L, other, &other_count);
+    return count != other_count ? count < other_count : strcmp(text, other_text) < 0;
+}
+
+// Indexes the module at `module` by the name at `name`, unless it has a better one.
+static void name_module(lua_State *L, int table, int name, int module) {
     if (!has_identity(L, module)) return;
-    index_new_value(L, table, module, name, 0);
+    lua_pushvalue(L, module);
+    bool has_name = lua_rawget(L, table) == LUA_TSTRING && !is_in(L, table + 1, module);
+    if (!has_name || is_better_name(L, name, lua_gettop(L))) index_value(L, table, module, name, 0);
+    lua_pop(L, 1);
+}
+
+static bool is_named(lua_State *L, int table, int name, int module) {
+    lua_pushvalue(L, module);
+    lua_rawget(L, table);
+    bool is_named = lua_rawequal(L, -1, name) && !is_in(L, table + 1, module);
+    lua_pop(L, 1);
+    return is_named;
+}
+
+// Indexes the fields of the module at `module`. A field that several modules have belongs to the one that was loaded first.
+static void index_fields(lua_State *L, int table, int name, int module) {
     if (!lua_istable(L, module)) return;
     lua_pushnil(L);
     int key = lua_gettop(L), value = key + 1;
     while (lua_next(L, module)) {
-        if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING) index_new_value(L, table, value, name, key);
-        lua_pop(L, 1);
+        if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING) {
+            lua_pushvalue(L, value);
+            bool has_owner = lua_rawget(L, table) == LUA_TSTRING && is_in(L, table + 1, value);
+            if (has_owner && load_number(L, name) < load_number(L, lua_gettop(L)))
+                index_value(L, table, value, name, key);
+            else
+                index_new_value(L, table, value, name, key);
+        }
+        lua_settop(L, key);
     }
 }
 
@@ -303,20 +369,24 @@ void clua_modules_refresh(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_MODULES_KNOWN);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     int table = base + 1, known = base + 3, loaded = base + 4;
-    lua_pushnil(L);
-    while (lua_next(L, loaded)) {
-        int name = base + 5, module = base + 6;
-        lua_pushvalue(L, name);
-        lua_rawget(L, known);
-        bool is_new = lua_type(L, name) == LUA_TSTRING && !lua_rawequal(L, -1, module);
-        lua_pop(L, 1);
-        if (is_new) {
+    // Fields are indexed after all modules have their names.
+    for (int pass = 0; pass < 2; pass++) {
+        lua_pushnil(L);
+        while (lua_next(L, loaded)) {
+            int name = base + 5, module = base + 6;
             lua_pushvalue(L, name);
-            lua_pushvalue(L, module);
-            lua_rawset(L, known);
-            if (is_found(L, name)) index_module(L, table, name, module);
+            lua_rawget(L, known);
+            bool is_new = lua_type(L, name) == LUA_TSTRING && !lua_rawequal(L, -1, module);
+            lua_pop(L, 1);
+            if (is_new && pass == 0 && is_found(L, name)) name_module(L, table, name, module);
+            if (is_new && pass == 1) {
+                lua_pushvalue(L, name);
+                lua_pushvalue(L, module);
+                lua_rawset(L, known);
+                if (is_named(L, table, name, module)) index_fields(L, table, name, module);
+            }
+            lua_settop(L, name);
         }
-        lua_pop(L, 1);
     }
     lua_settop(L, base);
 }

@@ -140,6 +140,7 @@ typedef struct clua_state {
     bool checks_libraries_always;
     int loads;                 // nested calls of `require` that are loading a module
     bool shares_batch;         // the modules that are being loaded may be those of all bodies; see Calls/require.c
+    uint32_t load_count;       // modules that `require` has loaded
     bool has_description;      // the registry describes an error in flight
     bool modules_changed;      // `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a Bloom filter: one bit for the address of each value that travels by name
