@@ -49,6 +49,15 @@ local function keys()
   return { a, { [a] = { [b] = function() return a, b end } } }
 end
 
+local function classes()
+  local Point = { sum = function(p) return p.x end }
+  Point.__index = Point
+  local p = setmetatable({ x = 1 }, Point)
+  local known, deep = setmetatable({ [Point] = "class", [p] = "object" }, { __mode = "k" }), p
+  for _ = 1, 100 do deep = setmetatable({ deep }, Point) end
+  return p, { p, Point, known }, deep, setmetatable({}, { __eq = rawequal })
+end
+
 local function frozen()
   local f = require "opscript".freeze { 1, "text", { key = {} }, [("x"):rep(20000)] = true, f = function(x) return x end }
   return f, { f, [f] = f[3] }, function() return f end
@@ -56,6 +65,7 @@ end
 
 return {
   frozen,
+  classes,
   function() return ("long"):rep(5000), { [("key"):rep(6000)] = ("long"):rep(5000) } end,
   function() return nil, true, false, 1, -1, 1.5, 0 / 0, "text", math.maxinteger, math.mininteger, ("x"):rep(300) end,
   function() return { "a", 2, id = 1, name = "row", score = 0.5, [7] = true, [2.5] = false } end,

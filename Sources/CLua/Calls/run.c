@@ -12,6 +12,7 @@
 #include "Libraries/isolation_raising.h"
 #include "Objects/class_raising.h"
 #include "Objects/object_raising.h"
+#include "Transfer/identity_raising.h"
 #include "Transfer/parcel_raising.h"
 #include "object.h"
 #include "parcel.h"
@@ -122,7 +123,11 @@ static int run_body(lua_State *L) {
 int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int result_limit, size_t memory_limit,
                   clua_parcel *results, clua_failure *failure) {
     body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
+    clua_identities outer;
+    if (!lua_checkstack(L, 1)) return clua_refuse(failure, "stack overflow");
+    if (parcel != NULL) clua_begin_identities(L, &outer);
     int status = clua_run_apart(L, run_body, &run, failure);
+    if (parcel != NULL) clua_end_identities(L, &outer);
     if (run.cached != NULL) clua_leave_cached_closure(L, run.cached, status == LUA_OK);
     // Without a collection, the next body's limit would start above the garbage that this body has left.
     if (status != LUA_OK && failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))

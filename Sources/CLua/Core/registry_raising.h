@@ -32,6 +32,10 @@ typedef enum clua_kept {
     CLUA_KEPT_STRING_LIBRARY,       // the table `string`
     CLUA_KEPT_CHANGED_FIELDS,       // the changes of operations in modules here; see Libraries/isolation.c
     CLUA_KEPT_MODULE_LOADS,         // module name -> the rank of its load; see Libraries/modules.c
+    CLUA_KEPT_WALKED,               // weak table: value of a loaded module -> true
+    CLUA_KEPT_PRIVATE_TABLES,       // weak table: metatable that a module keeps -> the module's name and the path to it
+    CLUA_KEPT_IDENTITIES,           // weak table: class -> its number; see Transfer/identity_raising.h
+    CLUA_KEPT_IDENTIFIED,           // weak table: number -> the class that the running code has
     CLUA_KEPT_HOST_MODULES,         // module name -> true for the modules that the host's loader has found
     CLUA_KEPT_SEARCHPATH,           // package.searchpath
     CLUA_KEPT_LOADLIB,              // package.loadlib

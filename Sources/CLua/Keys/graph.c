@@ -370,6 +370,8 @@ static void parse_fixup_record(parser *p) {
     if (container.kind == VALUE_NIL) {
         if (!is_number || key.integer > g->parcel->value_count) return parser_fail(p);
         g->roots[key.integer - 1] = value;
+    } else if (container.kind == VALUE_NAMED) {
+        return;  // a registry of a module, which is no part of the values
     } else if (is_node_of(g, container, NODE_TABLE) || is_node_of(g, container, NODE_ENVIRONMENT)) {
         // As a key, a function of a script may have made nil or NaN; then there is no entry.
         if (is_key(key)) add_entry(p, (uint32_t)container.index, key, value);
@@ -418,7 +420,8 @@ clua_key_status graph_make(const clua_parcel *parcel, graph *g) {
     *g = (graph){.parcel = parcel};
     if (parcel->value_count == 0) return CLUA_KEY_MADE;
     const uint8_t *bytes = clua_parcel_bytes(parcel);
-    parser p = {.graph = g, .reader = {bytes, bytes + parcel->byte_count, false}};
+    size_t identities = clua_identities_size(bytes, parcel->byte_count);
+    parser p = {.graph = g, .reader = {bytes, bytes + parcel->byte_count - identities, false}};
     pointer_map_init(&p.references);
     pointer_map_init(&p.frozen);
     g->roots = calloc((size_t)parcel->value_count + 1, sizeof *g->roots);

@@ -9,6 +9,7 @@
 #include "Libraries/libraries_raising.h"
 #include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
+#include "Libraries/private_tables_raising.h"
 #include "Libraries/stock_raising.h"
 #include "libraries.h"
 

@@ -7,20 +7,18 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
+#include "Libraries/private_tables_raising.h"
 
 // A light userdata is the same address in every state, but only its module knows what the address means.
-static bool has_identity(lua_State *L, int index) {
-    int type = lua_type(L, index);
-    return type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA;
-}
+static bool has_identity(lua_State *L, int index) { return lua_topointer(L, index) != NULL && !lua_isthread(L, index); }
 
 // The filter bit of the value at `index`.
 static unsigned filter_bit(lua_State *L, int index) {
     return (unsigned)((uint64_t)(uintptr_t)lua_topointer(L, index) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - CLUA_FILTER_BITS));
 }
 
-// Indexes the value at `value` as the module with the name at `name`, or as its field with the key at `key` (0 for none). `table` is the
-// index table; the table of fields is next to it. All are stack indices. Needs 2 slots.
+// Indexes the value at `value` as the module with the name at `name`, or as its field with the key at `key` (0 for none). `table` is the index table;
+// the table of fields is next to it. All are stack indices. Needs 2 slots.
 static void index_value(lua_State *L, int table, int value, int name, int key) {
     unsigned bit = filter_bit(L, value);
     clua_state_of(L)->module_filter[bit / 64] |= UINT64_C(1) << bit % 64;
@@ -69,6 +67,7 @@ static lua_Integer name_rank(lua_State *L, int name) {
 static lua_Integer load_number(lua_State *L, int name) { return name_rank(L, name) & (OUTERMOST - 1); }
 
 void clua_modules_loaded(lua_State *L, int name, bool is_outermost) {
+    luaL_checkstack(L, 12, NULL);
     name = lua_absindex(L, name);
     if (clua_push_kept(L, CLUA_KEPT_MODULE_LOADS) != LUA_TTABLE) {
         lua_pop(L, 1);
@@ -80,6 +79,26 @@ void clua_modules_loaded(lua_State *L, int name, bool is_outermost) {
     lua_pushinteger(L, (lua_Integer)++clua_state_of(L)->load_count + (is_outermost ? OUTERMOST : 0));
     lua_rawset(L, -3);
     lua_pop(L, 1);
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    lua_pushvalue(L, name);
+    lua_rawget(L, -2);
+    clua_find_private_tables(L, name);
+    lua_pop(L, 2);
+}
+
+// Indexes the private metatables of the modules whose names are in the table at `found`.
+static void index_private_tables(lua_State *L, int table, int found) {
+    int top = lua_gettop(L), value = top + 2, name = top + 4, key = top + 5;
+    if (clua_push_kept(L, CLUA_KEPT_PRIVATE_TABLES) == LUA_TTABLE) {
+        lua_pushnil(L);
+        while (lua_next(L, top + 1)) {
+            lua_rawgeti(L, value + 1, 1);
+            lua_rawgeti(L, value + 1, 2);
+            if (is_in(L, found, name) && !is_in(L, table, value)) index_value(L, table, value, name, key);
+            lua_settop(L, value);
+        }
+    }
+    lua_settop(L, top);
 }
 
 // Whether another state should require the module by the name at `name`, not by the one at `other`. A load that ends later may contain the other
@@ -115,7 +134,7 @@ static void index_fields(lua_State *L, int table, int name, int module) {
     lua_pushnil(L);
     int key = lua_gettop(L), value = key + 1;
     while (lua_next(L, module)) {
-        if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING) {
+        if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING && !clua_is_path(lua_tostring(L, key))) {
             lua_pushvalue(L, value);
             bool has_owner = lua_rawget(L, table) == LUA_TSTRING && is_in(L, table + 1, value);
             if (has_owner && load_number(L, name) < load_number(L, lua_gettop(L)))
@@ -368,17 +387,23 @@ void clua_modules_refresh(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_MODULE_FIELDS);
     clua_push_kept(L, CLUA_KEPT_MODULES_KNOWN);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    int table = base + 1, known = base + 3, loaded = base + 4;
+    lua_newtable(L);
+    int table = base + 1, known = base + 3, loaded = base + 4, found = base + 5;
     // Fields are indexed after all modules have their names.
     for (int pass = 0; pass < 2; pass++) {
         lua_pushnil(L);
         while (lua_next(L, loaded)) {
-            int name = base + 5, module = base + 6;
+            int name = base + 6, module = base + 7;
             lua_pushvalue(L, name);
             lua_rawget(L, known);
             bool is_new = lua_type(L, name) == LUA_TSTRING && !lua_rawequal(L, -1, module);
             lua_pop(L, 1);
-            if (is_new && pass == 0 && is_found(L, name)) name_module(L, table, name, module);
+            if (is_new && pass == 0 && is_found(L, name)) {
+                lua_pushvalue(L, name);
+                lua_pushboolean(L, 1);
+                lua_rawset(L, found);
+                name_module(L, table, name, module);
+            }
             if (is_new && pass == 1) {
                 lua_pushvalue(L, name);
                 lua_pushvalue(L, module);
@@ -388,6 +413,7 @@ void clua_modules_refresh(lua_State *L) {
             lua_settop(L, name);
         }
     }
+    index_private_tables(L, table, found);
     lua_settop(L, base);
 }
 
@@ -456,6 +482,12 @@ void clua_push_module(lua_State *L, int name, int key) {
         lua_call(L, 1, 1);
     }
     if (key == 0) return;
+    if (clua_is_path(lua_tostring(L, key))) {
+        if (!clua_push_private_table(L, lua_tostring(L, key)))
+            luaL_error(L, "module '%s' has no metatable at '%s' here", lua_tostring(L, name), lua_tostring(L, key));
+        lua_remove(L, -2);
+        return;
+    }
     if (!lua_istable(L, -1))
         luaL_error(L, "module '%s' is a %s here, not a table", lua_tostring(L, name), luaL_typename(L, -1));
     lua_pushvalue(L, key);

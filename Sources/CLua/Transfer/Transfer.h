@@ -6,6 +6,7 @@
 #include "Transfer/code.h"
 #include "Transfer/decoder_raising.h"
 #include "Transfer/frozen.h"
+#include "Transfer/identity_raising.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"

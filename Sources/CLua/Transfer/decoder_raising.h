@@ -15,7 +15,7 @@ typedef struct decoder {
     const clua_parcel *parcel;
     parcel_reader reader;
     clua_environment environment;
-    bool has_globals;
+    bool has_globals, has_identities;
     bool has_strings;  // the table of strings exists
     bool needs_environment;  // a value that travels by name may use globals, or has functions from another parcel
     bool uses_environment;  // some decoded value may inspect the global table itself
@@ -27,6 +27,7 @@ typedef struct decoder {
     int strings;       // 1 + number -> string
     int classes;       // groups of five: class, version, contents, name, superclass
     lua_Integer class_count;
+    int identities;    // ordinal -> number of the class; if this state's own table replaces the copy: ordinal -> true, table -> true
     int values;        // the decoded values follow this stack index
 } decoder;
 
@@ -48,8 +49,8 @@ void decode_table(decoder *d, bool is_kept, int depth);
 /// Reads two counts of a table: the values at 1, 2, 3 …, and the pairs. Returns whether the values have places in an array part.
 bool decode_table_counts(decoder *d, uint32_t counts[2]);
 
-/// Fills the table on top, whose counts were read.
-void decode_table_body(decoder *d, const uint32_t counts[2], int depth);
+/// Fills the table on top, whose counts were read, unless the state had it before.
+void decode_table_body(decoder *d, const uint32_t counts[2], bool had, int depth);
 
 /// Sets the upvalues of the new function on top. `code` is its code, or NULL if unknown.
 void decode_upvalues(decoder *d, const clua_code *code, int upvalue_count, int depth);

@@ -158,7 +158,8 @@ void encoder_note_globals(encoder *e, const clua_code *code, int upvalue) {
 // Frees everything that no parcel has taken over.
 void encoder_free(encoder *e) {
     pointer_map_free(&e->met);
-    list *lists[] = {&e->bodies, &e->globals, &e->rebuilt, &e->found, &e->fixups, &e->levels, &e->changes, &e->switches};
+    list *lists[] = {&e->bodies,  &e->globals,  &e->rebuilt,    &e->found,     &e->fixups,
+                     &e->levels, &e->changes, &e->switches, &e->identities, &e->registries};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->items);
     while (e->path_blocks != NULL) {
         path_block *next = e->path_blocks->next;

@@ -26,6 +26,20 @@ typedef struct global_read {
     const path_step *path;
 } global_read;
 
+// A table of a class, and its number.
+typedef struct identified {
+    uint32_t ordinal;
+    lua_Integer number;
+} identified;
+
+// The number of a table in its entry says whether the table is a class. An object to be rebuilt has a low number there.
+enum {
+    TABLE_HAS_NO_IDENTITY = UINT32_MAX - 3,  // unless it is a metatable
+    TABLE_HAS_IDENTITY,
+    TABLE_IS_METATABLE,
+    TABLE_IS_METATABLE_OF_REGISTRIES
+};
+
 // A growing array of anything.
 typedef struct list {
     void *items;
@@ -69,6 +83,8 @@ typedef struct encoder {
     list switches;         // lua_Integer: the anchor of a name, which its value follows
     lua_Integer changed_globals;  // anchor of the table of globals that differ from a fresh state's; 0 before it is needed
     bool has_libraries;    // the changes of libraries are among them
+    list identities;       // identified
+    list registries;       // lua_Integer, the anchor: tables with weak keys that travel by name
     int anchors;           // stack index of the table that keeps values alive, created on first use
     lua_Integer anchor_count;
     bool is_tracking;      // whether paths are recorded

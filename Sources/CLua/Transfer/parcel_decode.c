@@ -12,6 +12,7 @@
 #include "Transfer/frozen.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/parcel_format.h"
+#include "Transfer/parcel_identity.h"
 #include "Transfer/lent_string_raising.h"
 #include "Transfer/parcel_raising.h"
 #include "parcel.h"
@@ -141,8 +142,9 @@ static void decode_key(decoder *d, int depth) {
     if (lua_isnil(d->L, -1) || (lua_type(d->L, -1) == LUA_TNUMBER && !lua_rawequal(d->L, -1, -1))) malformed(d);
 }
 
-void decode_table_body(decoder *d, const uint32_t counts[2], int depth) {
+void decode_table_body(decoder *d, const uint32_t counts[2], bool had, int depth) {
     lua_State *L = d->L;
+    if (had) lua_createtable(L, 0, 0);
     int table = lua_gettop(L);
     for (uint32_t i = 1; i <= counts[0]; i++) {
         decode_value(d, depth);
@@ -153,15 +155,17 @@ void decode_table_body(decoder *d, const uint32_t counts[2], int depth) {
         decode_value(d, depth);
         lua_rawset(L, table);
     }
-    switch (reader_byte(&d->reader)) {
-    case CLUA_NO_METATABLE: break;
-    case CLUA_METATABLE:
+    uint8_t kind = reader_byte(&d->reader);
+    if (kind > CLUA_METATABLE) malformed(d);
+    if (kind != CLUA_NO_METATABLE) {
         decode_value(d, depth);
         if (!lua_istable(L, -1)) malformed(d);
-        give_metatable(L);
-        break;
-    default: malformed(d);
+        if (had)
+            lua_pop(L, 1);
+        else
+            give_metatable(L);
     }
+    if (had) identity_drop_copy(d);
 }
 
 void decode_table(decoder *d, bool is_kept, int depth) {
@@ -171,8 +175,9 @@ void decode_table(decoder *d, bool is_kept, int depth) {
     uint32_t places = has_array_part ? counts[0] : 0, pairs = counts[1] + counts[0] - places;
     clua_need_stack(d->L, 12);
     lua_createtable(d->L, (int)places, (int)(pairs < INT32_MAX ? pairs : 0));
+    bool had = is_kept && identity_find(d, ordinal);
     if (is_kept) decoder_keep(d, d->objects, ordinal);
-    decode_table_body(d, counts, depth + 1);
+    decode_table_body(d, counts, had, depth + 1);
 }
 
 static void decode_table_later(decoder *d) {
@@ -180,6 +185,7 @@ static void decode_table_later(decoder *d) {
     size_t most = reader_remaining(&d->reader) + 1;
     uint32_t places = read_count(d, most), pairs = read_count(d, most);
     lua_createtable(d->L, (int)(places < INT32_MAX ? places : 0), (int)(pairs < INT32_MAX ? pairs : 0));
+    identity_find(d, d->object_count);
     decoder_keep(d, d->objects, d->object_count++);
 }
 
@@ -414,11 +420,13 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         .objects = base + 2,
         .strings = base + 3,
         .classes = base + 4,
+        .identities = base + 5,
         .values = base + CLUA_DECODING_SLOTS,
     };
     if (parcel->value_count > 0) {
         uint8_t flags = reader_byte(&decoder.reader);
         decoder.has_globals = (flags & CLUA_HAS_GLOBALS) != 0;
+        if ((flags & CLUA_HAS_IDENTITIES) != 0) identity_read(&decoder);
         if (flags & CLUA_HAS_SWITCHES) decode_switches(&decoder);
         for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
         decode_records(&decoder);

@@ -7,6 +7,7 @@
 #include "Core/memory_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
+#include "Libraries/private_tables_raising.h"
 #include "Objects/class_raising.h"
 #include "Transfer/array_part_raising.h"
 #include "Transfer/encoder.h"
@@ -16,6 +17,7 @@
 #include "Transfer/parcel_class.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
+#include "Transfer/parcel_identity.h"
 #include "Transfer/parcel_places.h"
 #include "Transfer/parcel_rebuild.h"
 #include "Transfer/parcel_analysis.h"
@@ -107,7 +109,9 @@ static bool encode_by_name(encoder *e) {
     write_name(e, -2);
     if (has_field) write_name(e, -1);
     changes_of_named(e, lua_gettop(e->L) - 1);
+    bool is_private = has_field && clua_is_path(lua_tostring(e->L, -1));
     lua_pop(e->L, 2);
+    if (is_private && clua_has_weak_keys(e->L, -1)) identity_note_registry(e);
     return true;
 }
 
@@ -168,7 +172,11 @@ static void encode_metatable(encoder *e, int depth) {
         lua_pop(L, 1);
     }
     writer_byte(&e->writer, CLUA_METATABLE);
+    size_t tag_at = e->writer.count;
+    lua_pushvalue(L, -1);
     encode_step(e, depth, PATH_METATABLE, 0, NULL, NULL);
+    identity_note_metatable(e, tag_at);
+    lua_pop(L, 1);
 }
 
 // Encodes the key below the value on top, of pair `pair`.
@@ -185,12 +193,13 @@ static void encode_table_body(encoder *e, int depth) {
     uint32_t counts[2] = {0, 0};  // values at 1, 2, 3 …; pairs
     lua_Integer places = 0;
     writer_bytes(&e->writer, counts, sizeof counts);
-    bool in_sequence = true;
+    bool in_sequence = true, has_meta_names = false;
     lua_pushnil(L);
     while (lua_next(L, table)) {
         const path_step *before = e->path, *step = encoder_field_step(e);
         e->path = step;
         int key_type = lua_type(L, -2), type = lua_type(L, -1);
+        if (key_type == LUA_TSTRING && clua_is_meta_name(lua_tostring(L, -2))) has_meta_names = true;
         bool is_later = (rebuild_possible(L, -2, key_type) || rebuild_possible(L, -1, type)) && rebuild_later(e, table);
         bool is_next = places == 0 && key_type == LUA_TNUMBER && lua_isinteger(L, -2) && lua_tointeger(L, -2) == (lua_Integer)counts[0] + 1;
         in_sequence = in_sequence && (is_next || encode_nils(e, table, lua_gettop(L) - 1, &counts[0], &places));
@@ -216,6 +225,7 @@ static void encode_table_body(encoder *e, int depth) {
     if (is_mixed && clua_array_places(L, table, counts[0]) == CLUA_IN_HASH_PART) counts[0] |= CLUA_NO_ARRAY_PART;
     if (!e->writer.failed) memcpy(e->writer.bytes + counts_at, counts, sizeof counts);
     encode_metatable(e, depth);
+    if (has_meta_names) identity_note(e, false);
 }
 
 static void encode_table(encoder *e, int depth) {
@@ -429,15 +439,22 @@ int encode_all(lua_State *L) {
     bool is_class = e->role == CLUA_STORED && e->count == 1 && lua_istable(L, 2) && clua_class_handle(L, 2) != NULL;
     e->sends_changes = e->role == CLUA_BODY || e->role == CLUA_INVOCATION || is_class;
     for (int i = 1; i <= e->count; i++) encode_root(e, i);
-    size_t global = 0;
+    size_t global = 0, registry = 0;
     do {
         do {
-            while (e->bodies.count > 0) encode_body_record(e, ((postponed *)e->bodies.items)[--e->bodies.count]);
-            while (e->bodies.count == 0 && global < e->globals.count) encode_global_record(e, ((global_read *)e->globals.items)[global++]);
-        } while (e->bodies.count > 0 || changes_write_next(e));
+            while (e->bodies.count > 0 || global < e->globals.count || registry < e->registries.count) {
+                if (e->bodies.count > 0)
+                    encode_body_record(e, ((postponed *)e->bodies.items)[--e->bodies.count]);
+                else if (global == e->globals.count)
+                    identity_write_registry(e, registry++);
+                else
+                    encode_global_record(e, ((global_read *)e->globals.items)[global++]);
+            }
+        } while (changes_write_next(e));
     } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
     changes_write_switches(e);
+    identity_write(e);
     if (e->writer.failed) clua_no_memory(L);
     if (e->analysis != NULL) analysis_end(e);
     encoder_need_more(e);

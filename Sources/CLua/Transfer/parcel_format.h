@@ -1,6 +1,6 @@
 // The format of a parcel's bytes.
 //
-// parcel  := flags switches? value* record* END
+// parcel  := flags switches? value* record* END identities?
 // switches := count (name value)*    globals with plain values, which modules among the values may read while they are loaded
 // record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value
 //          | TABLE_KEPT body | REBUILT arguments count | FIXUP container key value
@@ -15,6 +15,10 @@
 // nil and a value number. A FIXUP whose container is a module, or a table in a field of one, is a change that the script has made there.
 #ifndef CLUA_PARCEL_FORMAT_H
 #define CLUA_PARCEL_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 enum {
     CLUA_TAG_NIL,
@@ -62,7 +66,19 @@ enum {
 };
 
 // The first byte of a parcel.
-enum { CLUA_HAS_GLOBALS = 1, CLUA_HAS_SWITCHES = 2 };
+enum { CLUA_HAS_GLOBALS = 1, CLUA_HAS_SWITCHES = 2, CLUA_HAS_IDENTITIES = 4 };
+
+// identities := (4 bytes, the ordinal of a table; 8 bytes, the number of the class)*; 4 bytes, how many there are. No value depends on them.
+enum { CLUA_IDENTITY_BYTES = 12 };
+
+/// The number of bytes at the end of a parcel that have the identities; 0 also if the bytes are wrong.
+static inline size_t clua_identities_size(const uint8_t *bytes, size_t count) {
+    uint32_t listed = 0;
+    if (count < 2 + sizeof listed || (bytes[0] & CLUA_HAS_IDENTITIES) == 0) return 0;
+    memcpy(&listed, bytes + count - sizeof listed, sizeof listed);
+    size_t size = (size_t)listed * CLUA_IDENTITY_BYTES + sizeof listed;
+    return listed == 0 || size > count - 2 ? 0 : size;
+}
 
 enum {
     CLUA_INLINE_DEPTH = 64,    // objects nested deeper are written in records

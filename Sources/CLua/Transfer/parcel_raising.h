@@ -9,7 +9,7 @@
 void clua_transport_open(lua_State *L);
 
 /// The number of stack slots that decoding needs for itself.
-enum { CLUA_DECODING_SLOTS = 4 };
+enum { CLUA_DECODING_SLOTS = 5 };
 
 /// Pushes the values. The CLUA_DECODING_SLOTS values on top must be nil before. Afterwards the first of them is the environment of the
 /// parcel's functions, or nil if none was needed. The others are meaningless.

@@ -125,7 +125,7 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
             encoder_meet(e, lua_topointer(L, -1), &found)->number = 0;
             entry = NULL;
         }
-    } else if (entry != NULL && entry->number != 0) {
+    } else if (entry != NULL && entry->number != 0 && entry->number <= e->rebuilt.count) {
         *awaited = entry->number - 1;
     } else {
         entry = NULL;

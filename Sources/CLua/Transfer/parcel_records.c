@@ -4,17 +4,20 @@
 #include "Core/memory_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/isolation_raising.h"
+#include "Libraries/private_tables_raising.h"
 #include "Objects/class_raising.h"
 #include "Transfer/decoder_raising.h"
 #include "Transfer/parcel_format.h"
+#include "Transfer/parcel_identity.h"
 
 static void decode_body_record(decoder *d) {
     lua_State *L = d->L;
-    decoder_push_object(d, read_count(d, d->object_count));
+    uint32_t ordinal = read_count(d, d->object_count);
+    decoder_push_object(d, ordinal);
     if (lua_istable(L, -1)) {
         uint32_t counts[2];
         decode_table_counts(d, counts);
-        decode_table_body(d, counts, 1);
+        decode_table_body(d, counts, identity_had(d, ordinal), 1);
     } else if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) {
         lua_Debug about;
         lua_pushvalue(L, -1);
@@ -95,7 +98,14 @@ static void decode_fixup_record(decoder *d) {
     bool is_key = !lua_isnil(L, container + 1) && lua_rawequal(L, container + 1, container + 1);
     lua_Integer number = lua_tointeger(L, container + 1);
     if (lua_istable(L, container)) {
-        if (is_key) lua_rawset(L, container);
+        // A class and a registry keep what they have.
+        bool is_kept = identity_had_table(d, container);
+        if (!is_kept && is_key && clua_has_weak_keys(L, container)) {
+            lua_pushvalue(L, container + 1);
+            is_kept = lua_rawget(L, container) != LUA_TNIL;
+        }
+        lua_settop(L, container + 2);
+        if (is_key && !is_kept) lua_rawset(L, container);
     } else if (lua_isnil(L, container)) {
         if (number < 1 || number > d->parcel->value_count) malformed(d);
         lua_replace(L, d->values + (int)number);

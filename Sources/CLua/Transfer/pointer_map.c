@@ -48,6 +48,13 @@ static bool grow(pointer_map *map) {
     return true;
 }
 
+const pointer_entry *pointer_map_find(const pointer_map *map, const void *key) {
+    size_t mask = 2 * map->capacity - 1, slot = slot_of(key, mask);
+    for (; map->index[slot] != 0; slot = (slot + 1) & mask)
+        if (map->entries[map->index[slot] - 1].key == key) return &map->entries[map->index[slot] - 1];
+    return NULL;
+}
+
 pointer_entry *pointer_map_get(pointer_map *map, const void *key, bool *found) {
     size_t mask = 2 * map->capacity - 1, slot = slot_of(key, mask);
     for (; map->index[slot] != 0; slot = (slot + 1) & mask) {

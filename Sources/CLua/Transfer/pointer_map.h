@@ -28,6 +28,9 @@ typedef struct pointer_map {
 void pointer_map_init(pointer_map *map);
 void pointer_map_free(pointer_map *map);
 
+/// Returns the entry for `key`; NULL if there is none.
+const pointer_entry *pointer_map_find(const pointer_map *map, const void *key);
+
 /// Returns the entry for `key`, valid until the next call. The caller fills in a new entry, for which `*found` is false. Returns NULL if
 /// memory runs out.
 pointer_entry *pointer_map_get(pointer_map *map, const void *key, bool *found);

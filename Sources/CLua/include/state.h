@@ -164,6 +164,7 @@ typedef struct clua_state {
     clua_cached_closure cached_closures[CLUA_CACHED_CLOSURE_COUNT];
     uint64_t look_count;  // calls of `debug` functions that may have seen a running function
     uint64_t reuse_count;  // bodies that ran in a cached closure; for tests
+    bool has_identities, uses_identities;  // the running body has classes of its own; there are some; see Transfer/identity_raising.h
     clua_shared_strings shared_strings;
     bool has_frozen;      // there are views of frozen values, or were
     bool shares_nothing;  // see clua_share_nothing
