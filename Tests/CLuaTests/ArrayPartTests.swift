@@ -14,6 +14,7 @@ import Testing
         "(function() local t = { 1, 2, 3, 4, 5, 6, 7, 8 } t[9], t[11], t.x, t[3] = 9, 11, true, nil return t end)()",
         // A value that is rebuilt on arrival.
         "{ nil, object, nil, object }", "{ nil, object, x = object, y = object, z = object }",
+        "{ nil, object, [false] = 1, [true] = object, x = object, y = 2 }",
     ]
 
     /// Compares the table `t` with its copy `u`. Lua may give two answers to the first two questions.

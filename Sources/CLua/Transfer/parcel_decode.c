@@ -151,6 +151,12 @@ void decode_table_body(decoder *d, const uint32_t counts[2], bool had, int depth
         lua_rawseti(L, table, i);
     }
     for (uint32_t i = 0; i < counts[1]; i++) {
+        if (reader_peek(&d->reader) == CLUA_TAG_NIL) {
+            // The pair is rebuilt later.
+            reader_byte(&d->reader);
+            if (reader_byte(&d->reader) != CLUA_TAG_NIL) malformed(d);
+            continue;
+        }
         decode_key(d, depth);
         decode_value(d, depth);
         lua_rawset(L, table);

@@ -207,7 +207,7 @@ static void encode_table_body(encoder *e, int depth) {
             counts[0]++;
         } else if (is_later) {
             counts[1]++;
-            writer_byte(&e->writer, CLUA_TAG_FALSE);
+            writer_byte(&e->writer, CLUA_TAG_NIL);
         } else {
             e->path = before;
             encode_key(e, depth, key_type, counts[1]++);

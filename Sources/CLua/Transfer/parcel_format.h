@@ -57,7 +57,7 @@ enum {
 // then the metatable if there is one.
 //
 // Values may be nil. The last one is not, unless it is rebuilt later: the copy's array part ends there, so that `#` returns this number. With
-// CLUA_NO_ARRAY_PART added to the number, the copy has only a hash part. A pair that is rebuilt later has false and nil in its place. So the
+// CLUA_NO_ARRAY_PART added to the number, the copy has only a hash part. A pair that is rebuilt later has two nils in its place. So the
 // copy has room for all pairs, and Lua does not change its array part.
 #define CLUA_NO_ARRAY_PART (UINT32_C(1) << 31)
 enum {
