@@ -105,7 +105,8 @@ import Testing
             assert(not result(load, "made.three"):find("no made", 1, true))
             assert(result(load, "made.one") == "one", "it is loaded already")
             package.searchers[3] = nil
-            assert(result(function() return #package.searchers end) == 2)
+            assert(result(function() return #package.searchers end) == #package.searchers)
+            assert(result(function() return package.searchers[3] == nil end) == true)
             """)
     }
 

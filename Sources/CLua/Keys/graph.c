@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "Libraries/Libraries.h"
 
 bool graph_reserve(void **items, size_t used, size_t *capacity, size_t count, size_t size) {
     if (*capacity - used >= count) return true;
@@ -104,10 +105,7 @@ static void parse_table_body(parser *p, uint32_t table, int depth) {
     size_t count = (size_t)counts[0] + 2 * (size_t)counts[1];
     for (size_t i = 0; i < count && !p->reader.failed; i++) {
         graph_value value = parse_value(p, depth);
-        // Two nils are a pair that is rebuilt later.
-        bool is_pair = i >= counts[0], is_value = is_pair && (i - counts[0]) % 2 == 1;
-        if (is_value && p->graph->values[first + i - 1].kind == VALUE_NIL && value.kind != VALUE_NIL) parser_fail(p);
-        if (is_pair && !is_value && value.kind != VALUE_NIL && !is_key(value)) parser_fail(p);
+        if (i >= counts[0] && (i - counts[0]) % 2 == 0 && !is_key(value)) parser_fail(p);
         p->graph->values[first + i] = value;
     }
     uint8_t kind = message_byte(&p->reader);
@@ -373,13 +371,13 @@ static void parse_fixup_record(parser *p) {
     if (container.kind == VALUE_NIL) {
         if (!is_number || key.integer > g->parcel->value_count) return parser_fail(p);
         g->roots[key.integer - 1] = value;
-    } else if (container.kind == VALUE_NAMED) {
-        return;  // a registry of a module, which is no part of the values
     } else if (is_node_of(g, container, NODE_TABLE) || is_node_of(g, container, NODE_ENVIRONMENT)) {
         // As a key, a function of a script may have made nil or NaN; then there is no entry.
         if (is_key(key)) add_entry(p, (uint32_t)container.index, key, value);
     } else if (container.kind == VALUE_NAMED) {
-        add_change(p, container, key, value);
+        // The registries of a module are no part of the values.
+        bool is_private = container.field != 0 && g->texts[container.field - 1].count > 0 && clua_is_path(g->texts[container.field - 1].bytes);
+        if (!is_private) add_change(p, container, key, value);
     } else if (is_node_of(g, container, NODE_FUNCTION)) {
         const graph_node *function = &g->nodes[container.index];
         if (!is_number || key.integer > function->count) return parser_fail(p);

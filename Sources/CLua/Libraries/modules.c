@@ -10,15 +10,18 @@
 #include "Libraries/private_tables_raising.h"
 
 // A light userdata is the same address in every state, but only its module knows what the address means.
-static bool has_identity(lua_State *L, int index) { return lua_topointer(L, index) != NULL && !lua_isthread(L, index); }
+static bool has_identity(lua_State *L, int index) {
+    int type = lua_type(L, index);
+    return type == LUA_TTABLE || type == LUA_TFUNCTION || type == LUA_TUSERDATA || type == LUA_TLIGHTUSERDATA;
+}
 
 // The filter bit of the value at `index`.
 static unsigned filter_bit(lua_State *L, int index) {
     return (unsigned)((uint64_t)(uintptr_t)lua_topointer(L, index) * UINT64_C(0x9e3779b97f4a7c15) >> (64 - CLUA_FILTER_BITS));
 }
 
-// Indexes the value at `value` as the module with the name at `name`, or as its field with the key at `key` (0 for none). `table` is the index table;
-// the table of fields is next to it. All are stack indices. Needs 2 slots.
+// Indexes the value at `value` as the module with the name at `name`, or as its field with the key at `key` (0 for none). `table` is the
+// index table; the table of fields is next to it. All are stack indices. Needs 2 slots.
 static void index_value(lua_State *L, int table, int value, int name, int key) {
     unsigned bit = filter_bit(L, value);
     clua_state_of(L)->module_filter[bit / 64] |= UINT64_C(1) << bit % 64;
@@ -80,8 +83,7 @@ void clua_modules_loaded(lua_State *L, int name, bool is_outermost) {
     lua_rawset(L, -3);
     lua_pop(L, 1);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_pushvalue(L, name);
-    lua_rawget(L, -2);
+    lua_getfield(L, -1, lua_tostring(L, name));
     clua_find_private_tables(L, name);
     lua_pop(L, 2);
 }

@@ -87,7 +87,8 @@ static void decode_fixup_record(decoder *d) {
     lua_State *L = d->L;
     int container = lua_gettop(L) + 1, tag = reader_peek(&d->reader);
     for (int i = 0; i < 3; i++) decode_value(d, 1);
-    if (tag == CLUA_TAG_MODULE || tag == CLUA_TAG_MODULE_FIELD) {
+    bool is_registry = lua_istable(L, container) && clua_has_weak_keys(L, container);
+    if (!is_registry && (tag == CLUA_TAG_MODULE || tag == CLUA_TAG_MODULE_FIELD)) {
         // A worker undoes it before the next body. Values that arrive in a running state change nothing there.
         if (lua_istable(L, container) && d->environment == CLUA_FRESH_ENVIRONMENT && clua_state_of(L)->separates_globals)
             clua_change_field(L, container);
@@ -100,7 +101,7 @@ static void decode_fixup_record(decoder *d) {
     if (lua_istable(L, container)) {
         // A class and a registry keep what they have.
         bool is_kept = identity_had_table(d, container);
-        if (!is_kept && is_key && clua_has_weak_keys(L, container)) {
+        if (!is_kept && is_key && is_registry) {
             lua_pushvalue(L, container + 1);
             is_kept = lua_rawget(L, container) != LUA_TNIL;
         }
