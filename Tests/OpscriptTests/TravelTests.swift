@@ -25,7 +25,7 @@ struct TravelTests {
 
     @Test("The table has all ways")
     func ways() {
-        #expect(Set(Row.all.map(\.way)) == ["by value", "by name", "by reference", "rebuilt", "not"])
+        #expect(Set(Row.all.map(\.way)) == ["by value", "by name", "by identity", "by reference", "rebuilt", "not"])
         #expect(Row.all.count > 25)
     }
 
@@ -48,7 +48,8 @@ struct TravelTests {
             if rawequal(result, value) and isPlain then
               print "by value"
             elseif rawequal(result, value) then
-              print(isOwn and (isC or capture.kind == "module" or capture.kind == "globals") and "by name" or "by reference")
+              local isNamed = isOwn and (isC or capture.kind == "module" or capture.kind == "globals")
+              print(isNamed and "by name" or capture.kind == "value" and "by identity" or "by reference")
             elseif isC or rawget(getmetatable(value) or {}, "__transfer") then
               print "rebuilt"
             else
