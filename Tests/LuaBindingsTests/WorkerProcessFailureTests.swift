@@ -31,6 +31,25 @@ import Testing
         }
     }
 
+    @Test func aForkedProcessThatExecutesNoProgramEndsAndTellsTheHostNothing() throws {
+        let module = try CrashingModule()
+        try withProcesses({ $0.cModulePaths = module.paths }) { runtime in
+            let operations = try runtime.run(
+                """
+                local function body()
+                  local crashing = require 'crashing'
+                  local child = crashing.fork()
+                  if child == 0 then return 'the child' end
+                  return crashing.wait(child)
+                end
+                return queue:addOperation(body), queue:addOperation(function() return 'healthy' end)
+                """
+            ).compactMap(\.operation)
+            #expect(try runtime.results(of: operations[0]) == ["exit", 1])
+            #expect(try runtime.results(of: operations[1]) == ["healthy"])
+        }
+    }
+
     @Test func aBodyThatABodyHasStartedEndsBoth() throws {
         let module = try CrashingModule()
         try withProcesses({ $0.cModulePaths = module.paths }) { runtime in

@@ -3,22 +3,22 @@ import Testing
 /// Scripts whose modules fork.
 @Suite("Processes that a script forks")
 struct ForkTests {
-    /// The folder with the compiled module `Tests/ForkingModule`.
+    /// The folder with the compiled module `Tests/CrashingModule`.
     private let folder: ScratchDirectory
 
     init() throws {
         folder = try ScratchDirectory()
-        let source = "\(Paths.package)/Tests/ForkingModule/forking.c"
-        let outcome = try Command(program: "cc", name: "cc", arguments: ["-shared", "-fPIC", "-o", "\(folder.path)/forking.so", source])
+        let source = "\(Paths.package)/Tests/CrashingModule/crashing.c"
+        let outcome = try Command(program: "cc", name: "cc", arguments: ["-shared", "-fPIC", "-o", "\(folder.path)/crashing.so", source])
             .run()
         try #require(outcome.status == 0, "\(outcome)")
     }
 
     private static let prelude = """
-        local forking = require "forking"
+        local crashing = require "crashing"
         local function run(child)
-          local process = forking.fork()
-          if process > 0 then return forking.wait(process) end
+          local process = crashing.fork()
+          if process > 0 then return crashing.wait(process) end
           child()
           return "child"
         end
@@ -40,7 +40,7 @@ struct ForkTests {
             "print(run(function() io.stderr:write 'to stderr' os.exit() end))",
             "local kind, status = run(function() print(run(function() os.exit(3) end)) os.exit(4) end) print(kind, status)",
             "print(run(function() io.popen('echo popen'):close() print(io.popen('echo popen'):read 'a') os.execute 'exit 3' end))",
-            "if forking.fork() > 0 then os.exit(0, true) end print 'the daemon' io.stderr:write 'goes on'",
+            "if crashing.fork() > 0 then os.exit(0, true) end print 'the daemon' io.stderr:write 'goes on'",
         ])
     func withoutOperations(_ script: String) throws {
         let ours = try run(script, with: .opscript("-")), stock = try run(script, with: .lua("-"))
@@ -99,10 +99,10 @@ struct ForkTests {
     func ofOperations() throws {
         let script = """
             local function fork(child)
-              local forking = require "forking"
-              local process = forking.fork()
+              local crashing = require "crashing"
+              local process = crashing.fork()
               if process == 0 then return child() end
-              print(forking.wait(process))
+              print(crashing.wait(process))
             end
             for _, child in ipairs { function() end, function() error "boom" end, function() os.exit(7) end } do
               queue:addOperation(function() fork(child) end):waitUntilFinished()

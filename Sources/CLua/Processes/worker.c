@@ -7,6 +7,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -27,6 +28,7 @@ static struct {
     int control;
     _Atomic(lua_State *) L;
     size_t class_count;
+    pid_t process;
 } worker;
 
 // The host is gone, or sends wrong messages.
@@ -35,6 +37,11 @@ static _Noreturn void leave(void) { _exit(CLUA_WORKER_LEFT); }
 channel *worker_channel(void) { return &worker.channel; }
 
 void worker_send(message_kind kind, const parcel_writer *writer) {
+    if (getpid() != worker.process) {
+        // The host would take the message for one of the parent, which still runs the body.
+        fputs("opscript: a process that a body has forked in a worker process must execute a program\n", stderr);
+        _exit(1);
+    }
     if (!channel_send(&worker.channel, kind, writer)) leave();
 }
 
@@ -325,6 +332,7 @@ _Noreturn void clua_serve(int socket, int control, const clua_host *model) {
     worker.channel.read_reference = proxies_read;
     worker.channel.trusts_peer = true;
     worker.control = control;
+    worker.process = getpid();
     proxies_open();
     message_kind kind;
     message_reader reader;
