@@ -134,8 +134,12 @@ import Testing
             }
             let server = try NatsServer(), receiver = Receiver()
             let fabric = NatsFabric(NatsFabric.Settings(url: server.url))
-            try fabric.start([], receiver)
-            #expect(blockedSignals().contains { $0.contains(SIGPIPE) && $0.contains(SIGINT) && !$0.contains(SIGSEGV) })
+            do { try fabric.start([], receiver) } catch { Issue.record("\(error); the server says: \(server.text)") }
+            // The kernel may leave a thread out of a list that is read while another thread ends.
+            let isThere = (0..<100).contains { _ in
+                blockedSignals().contains { $0.contains(SIGPIPE) && $0.contains(SIGINT) && !$0.contains(SIGSEGV) }
+            }
+            if !isThere { Issue.record("the threads block \(blockedSignals())") }
             fabric.close(waiting: 0)
         }
     }
