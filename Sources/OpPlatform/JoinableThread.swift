@@ -43,7 +43,7 @@ public final class JoinableThread: Sendable {
         }
         let thread = state.withLock { state -> pthread_t? in
             state.isKept = false
-            return state.thread
+            return state.thread.take()
         }
         if let thread { pthread_join(thread, nil) }
     }

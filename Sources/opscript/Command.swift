@@ -100,20 +100,24 @@ struct Command {
         try runtime.catchInterrupts()
         do throws(LuaError) {
             try runInitialisation(in: runtime)
-            for step in options.steps { try perform(step, in: runtime) }
+            for step in options.steps {
+                endIfForked(runtime)
+                try perform(step, in: runtime)
+            }
+            endIfForked(runtime)
             if options.script != nil { try runtime.run(script: options.file) }
             if isBare, !isPrompt { try runtime.run(file: nil) }
         } catch {
-            if runtime.isForked { endForkedProcess(runtime, after: error) }
+            endIfForked(runtime, after: error)
             return end(runtime, after: error)
         }
         if isPrompt {
             if !options.showsLuaVersion { print(Runtime.luaCopyright) }
             if let prompt = LivePrompt(runtime) { try prompt.run() } else { try Session(runtime).run() }
-            if runtime.isForked { endForkedProcess(runtime, after: nil) }
+            endIfForked(runtime)
             if runtime.requestedExitStatus == nil, let signal = runtime.lastInterrupt, signal != SIGINT { return cancel(runtime) }
         }
-        if runtime.isForked { endForkedProcess(runtime, after: nil) }
+        endIfForked(runtime)
         return try finish(runtime)
     }
 
@@ -147,9 +151,10 @@ struct Command {
 
     // MARK: ending
 
-    /// Ends a process that the script has forked, when the script ends there, as `lua` would. It has none of the threads of its parent, which
-    /// reports the run.
-    private func endForkedProcess(_ runtime: Runtime, after error: LuaError?) -> Never {
+    /// Ends a process that the script has forked, when a part of the command line has ended there, as `lua` would. It has none of the threads of its
+    /// parent, which reports the run.
+    private func endIfForked(_ runtime: Runtime, after error: LuaError? = nil) {
+        guard runtime.isForked else { return }
         if let error { report(error) }
         runtime.closeInForkedProcess()
         Glibc.exit(error == nil ? 0 : 1)

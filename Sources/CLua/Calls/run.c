@@ -124,7 +124,7 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
                   clua_parcel *results, clua_failure *failure) {
     body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
     clua_identities outer;
-    if (!lua_checkstack(L, 1)) return clua_refuse(failure, "stack overflow");
+    if (!lua_checkstack(L, 3)) return clua_refuse(failure, "stack overflow");
     if (parcel != NULL) clua_begin_identities(L, &outer);
     int status = clua_run_apart(L, run_body, &run, failure);
     if (parcel != NULL) clua_end_identities(L, &outer);

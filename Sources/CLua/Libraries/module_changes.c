@@ -39,7 +39,7 @@ void clua_module_changes_open(lua_State *L) {
 
 // MARK: snapshots
 
-static bool is_small(lua_State *L, int table) {
+bool clua_is_compared(lua_State *L, int table) {
     int count = 0;
     lua_pushnil(L);
     while (lua_next(L, table)) {
@@ -75,7 +75,7 @@ void clua_take_snapshots(lua_State *L) {
         if (take_snapshot(L, snapshots, module)) {
             lua_pushnil(L);
             while (lua_next(L, module)) {
-                if (lua_istable(L, field) && is_small(L, field)) take_snapshot(L, snapshots, field);
+                if (lua_istable(L, field) && clua_is_compared(L, field)) take_snapshot(L, snapshots, field);
                 lua_settop(L, field - 1);
             }
         }

@@ -32,6 +32,9 @@ void clua_push_requirements(lua_State *L, int name);
 /// Makes the table at `snapshot` the snapshot of the library at `library`. Stack indices. Needs 3 slots.
 void clua_keep_snapshot(lua_State *L, int library, int snapshot);
 
+/// Whether the table in a field of a module has few enough entries for a comparison at each operation. `table` is absolute. Needs 2 slots.
+bool clua_is_compared(lua_State *L, int table);
+
 /// Pushes the snapshot of the table at `table`. Returns false and pushes nothing if there is none. Never raises. Needs 3 slots.
 bool clua_push_snapshot(lua_State *L, int table);
 

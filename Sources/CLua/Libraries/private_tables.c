@@ -7,7 +7,7 @@
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
 
-enum { MOST_DEPTH = 8, MOST_VALUES = 4096, MOST_PATH = 256 };
+enum { MOST_DEPTH = 8, MOST_VALUES = 4096, MOST_PATH = 256, MOST_FIELDS = 1000 };
 
 // A walk through one module. The path leads to the value on top of the stack.
 typedef struct walk {
@@ -39,10 +39,16 @@ bool clua_has_weak_keys(lua_State *L, int index) {
     return has_weak_keys;
 }
 
+// Looks at some fields only: a table of many entries is data, and may be reached by many ways.
 static bool has_meta_names(lua_State *L) {
+    int left = MOST_FIELDS;
     lua_pushnil(L);
     while (lua_next(L, -2)) {
         lua_pop(L, 1);
+        if (left-- == 0) {
+            lua_pop(L, 1);
+            return false;
+        }
         if (lua_type(L, -1) != LUA_TSTRING || strncmp(lua_tostring(L, -1), "__", 2) != 0) continue;
         lua_pop(L, 1);
         return true;

@@ -11,6 +11,10 @@
 static clua_object_functions object_functions;
 
 void clua_set_object_functions(clua_object_functions functions) { object_functions = functions; }
+
+static void release_nothing(void *object) { (void)object; }
+
+void clua_release_no_objects(void) { object_functions.release = release_nothing; }
 void clua_object_retain(void *object) { object_functions.retain(object); }
 void clua_object_release(void *object) { object_functions.release(object); }
 

@@ -466,9 +466,12 @@ typedef struct addition {
 // Stack: the addition as light userdata.
 static int add_arguments(lua_State *L) {
     const addition *addition = lua_touserdata(L, 1);
+    // The body brings what the script has changed in modules. It must not stay here, also if the last addition has failed.
+    clua_undo_changes(L);
     if (clua_decode(L, addition->body, CLUA_FRESH_ENVIRONMENT) != LUA_OK) lua_error(L);
     clua_push_items_here(L, addition->arguments, addition->count);
     if (clua_encode(L, lua_gettop(L) - 1, CLUA_BODY, addition->result) != LUA_OK) lua_error(L);
+    clua_undo_changes(L);
     return 0;
 }
 

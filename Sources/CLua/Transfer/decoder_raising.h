@@ -19,6 +19,7 @@ typedef struct decoder {
     bool has_strings;  // the table of strings exists
     bool needs_environment;  // a value that travels by name may use globals, or has functions from another parcel
     bool uses_environment;  // some decoded value may inspect the global table itself
+    uint64_t promised_count;  // places and pairs of tables whose bodies follow
     uint32_t object_count;
     uint32_t string_count;
     // Stack indices of tables, each nil until needed.

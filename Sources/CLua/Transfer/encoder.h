@@ -81,6 +81,7 @@ typedef struct encoder {
     size_t written_changes;
     bool sends_changes;    // for a body: with what the script has changed in the modules that it uses
     list switches;         // lua_Integer: the anchor of a name, which its value follows
+    lua_Integer noted;     // anchor of the set of noted fields of each container; 0 before it is needed
     lua_Integer changed_globals;  // anchor of the table of globals that differ from a fresh state's; 0 before it is needed
     bool has_libraries;    // the changes of libraries are among them
     list identities;       // identified

@@ -300,7 +300,12 @@ static void copy_table(builder *b, size_t number) {
     lua_Integer elements = 0, places = 0;
     for (;; lua_settop(L, table)) {
         bool is_nil = lua_rawgeti(L, table, elements + 1) == LUA_TNIL;
-        if (is_nil && places == 0) places = clua_array_places(L, table, elements);
+        if (is_nil && places == 0) {
+            lua_Integer border = (lua_Integer)lua_rawlen(L, table);
+            places = clua_array_places(L, table, elements);
+            // A frozen table has no hash part that `#` could look at.
+            if (places != 0 && border <= 4 * elements + 64) places = border;
+        }
         if (is_nil && elements >= places) break;
         elements++;
         freeze_value(b, IN_VALUE, elements, &value);

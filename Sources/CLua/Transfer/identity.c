@@ -93,19 +93,19 @@ void clua_end_identities(lua_State *L, const clua_identities *outer) {
 
 // MARK: classes
 
-// Whether the table on top is for many objects, and not the data of one: it has functions or names for metatables, or is an object itself.
+// Whether the table on top is for many objects, and not the data of one: it has functions or names for metatables, or only
+// a metatable.
 static bool is_behaviour(lua_State *L) {
     if (clua_is_environment(L, -1)) return true;
-    if (lua_getmetatable(L, -1)) {
-        lua_pop(L, 1);
-        return true;
-    }
+    bool has_metatable = lua_getmetatable(L, -1), is_empty = true;
+    if (has_metatable) lua_pop(L, 1);
     if (clua_module_name(L, -1)) {
         lua_pop(L, 2);
         return true;
     }
     lua_pushnil(L);
     while (lua_next(L, -2)) {
+        is_empty = false;
         bool is_found = lua_isfunction(L, -1) || (lua_type(L, -2) == LUA_TSTRING && clua_is_meta_name(lua_tostring(L, -2)));
         if (is_found) {
             lua_pop(L, 2);
@@ -113,7 +113,7 @@ static bool is_behaviour(lua_State *L) {
         }
         lua_pop(L, 1);
     }
-    return false;
+    return has_metatable && is_empty;
 }
 
 // Whether the metamethod on top, of the metatable at `metatable`, has no data of one object: a proxy keeps its object there.

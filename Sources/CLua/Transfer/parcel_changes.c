@@ -26,17 +26,30 @@ typedef struct place {
     const path_step *path;
 } place;
 
-static bool is_noted(encoder *e, int container, int key) {
+// Whether the field was noted before. Notes it.
+static bool was_noted(encoder *e, int container, int key) {
     lua_State *L = e->L;
-    for (size_t i = 0; i < e->changes.count; i++) {
-        lua_Integer anchor = ((const change *)e->changes.items)[i].anchor;
-        lua_rawgeti(L, e->anchors, anchor);
-        lua_rawgeti(L, e->anchors, anchor + 1);
-        bool is_same = lua_rawequal(L, -2, container) && lua_rawequal(L, -1, key);
-        lua_pop(L, 2);
-        if (is_same) return true;
+    int top = lua_gettop(L);
+    if (e->noted == 0) {
+        lua_newtable(L);
+        e->noted = encoder_anchor(e);
     }
-    return false;
+    lua_rawgeti(L, e->anchors, e->noted);
+    lua_pushvalue(L, container);
+    if (lua_rawget(L, top + 1) == LUA_TNIL) {
+        lua_newtable(L);
+        lua_pushvalue(L, container);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, top + 1);
+        lua_replace(L, top + 2);
+    }
+    lua_pushvalue(L, key);
+    bool was_noted = lua_rawget(L, top + 2) != LUA_TNIL;
+    lua_pushvalue(L, key);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, top + 2);
+    lua_settop(L, top);
+    return was_noted;
 }
 
 // Stack: a key, its present value.
@@ -44,7 +57,7 @@ static void note_change(lua_State *L, void *context) {
     const place *place = context;
     encoder *e = place->e;
     int value = lua_gettop(L), key = value - 1;
-    if (is_noted(e, place->container, key)) return;
+    if (was_noted(e, place->container, key)) return;
     const path_step *before = e->path;
     e->path = place->path;
     const path_step *path = encoder_field_step(e);
@@ -86,7 +99,7 @@ static void compare_fields(encoder *e, int module, const path_step *path) {
     lua_pushnil(L);
     while (lua_next(L, module)) {
         bool is_table = lua_istable(L, -1) && lua_type(L, key) == LUA_TSTRING && !lua_rawequal(L, -1, module);
-        if (is_table && clua_push_snapshot(L, -1)) {
+        if (is_table && clua_is_compared(L, key + 1) && clua_push_snapshot(L, -1)) {
             lua_pop(L, 1);
             const path_step *before = e->path;
             e->path = path;
@@ -201,11 +214,11 @@ static void note_plain_globals(encoder *e) {
     lua_settop(L, top);
 }
 
-// Notes the changes of the module with the name on top, and of those that it has required. Pops the name.
-static void compare_module(encoder *e) {
+// Notes the changes of the module with the name on top, and pops the name. Appends the names of those that it has required to the array at `list`,
+// which has `count` items. Returns the new number.
+static lua_Integer compare_one(encoder *e, int list, lua_Integer count) {
     lua_State *L = e->L;
     int name = lua_gettop(L), module = name + 1;
-    clua_need_stack(L, 30);
     clua_push_loaded(L, name);
     // Its contents are settings of all operations.
     bool is_package = strcmp(lua_tostring(L, name), LUA_LOADLIBNAME) == 0, is_known = true;
@@ -225,11 +238,29 @@ static void compare_module(encoder *e) {
             while (lua_next(L, requirements)) {
                 lua_pop(L, 1);
                 lua_pushvalue(L, -1);
-                compare_module(e);
+                lua_rawseti(L, list, ++count);
             }
         }
     }
     lua_settop(L, name - 1);
+    return count;
+}
+
+// Notes the changes of the module with the name on top, and of those that it has required, however long such a chain is. Pops the name.
+static void compare_module(encoder *e) {
+    lua_State *L = e->L;
+    clua_need_stack(L, 34);
+    lua_createtable(L, 1, 0);
+    lua_insert(L, -2);
+    int list = lua_gettop(L) - 1;
+    lua_rawseti(L, list, 1);
+    for (lua_Integer count = 1; count > 0;) {
+        lua_rawgeti(L, list, count);
+        lua_pushnil(L);
+        lua_rawseti(L, list, count);
+        count = compare_one(e, list, count - 1);
+    }
+    lua_settop(L, list - 1);
 }
 
 // Whether the module with the name at `name` is one that a fresh state has.

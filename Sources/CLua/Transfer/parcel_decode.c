@@ -190,6 +190,9 @@ static void decode_table_later(decoder *d) {
     // Each place and each pair takes at least one byte of the record.
     size_t most = reader_remaining(&d->reader) + 1;
     uint32_t places = read_count(d, most), pairs = read_count(d, most);
+    // A parcel of many such tables could promise much more than it has.
+    d->promised_count += (uint64_t)places + pairs;
+    if (d->promised_count > d->parcel->byte_count) malformed(d);
     lua_createtable(d->L, (int)(places < INT32_MAX ? places : 0), (int)(pairs < INT32_MAX ? pairs : 0));
     identity_find(d, d->object_count);
     decoder_keep(d, d->objects, d->object_count++);

@@ -43,8 +43,11 @@ static bool is_first_of_its_cell(lua_State *L, int function, int number) {
 static bool may_need_changes(lua_State *L, const clua_code *code) {
     if (code->global_read_count == 0 || code->global_reads[0].upvalue != 0) return false;
     if (clua_state_of(L)->modules_changed || !lua_checkstack(L, 6)) return true;
-    for (size_t i = 0; i < code->global_read_count && code->global_reads[i].upvalue == 0; i++)
-        if (clua_is_method_changed(L, code->global_reads[i].name, code->global_reads[i].name_count)) return true;
+    for (size_t i = 0; i < code->global_read_count && code->global_reads[i].upvalue == 0; i++) {
+        const clua_global_read *read = &code->global_reads[i];
+        // Making a long string may raise an error, for which nothing here is prepared.
+        if (read->name_count > CLUA_MAX_KEPT_STRING || clua_is_method_changed(L, read->name, read->name_count)) return true;
+    }
     return false;
 }
 
@@ -102,7 +105,7 @@ static bool write_flat_table(parcel_writer *writer, lua_State *L) {
         lua_pop(L, 1);
     }
     // If a value before the border is missing, `#` depends on the array part.
-    if (has_number && lua_rawlen(L, table) > (lua_Unsigned)counts.elements + 1) return false;
+    if (has_number && lua_rawlen(L, table) != (lua_Unsigned)counts.elements) return false;
     if (!writer->failed) memcpy(writer->bytes + counts_at, &counts, sizeof counts);
     writer_byte(writer, CLUA_NO_METATABLE);
     return true;

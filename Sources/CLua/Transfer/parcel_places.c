@@ -14,7 +14,9 @@ bool encode_nils(encoder *e, int table, int index, uint32_t *count, lua_Integer 
 void encode_room(encoder *e) {
     lua_State *L = e->L;
     int table = lua_gettop(L);
-    lua_Integer places = clua_array_places(L, table, 0), in_array = places > 0 ? places : 0;
+    lua_Integer places = clua_array_places(L, table, 0);
+    if (places == 0) places = (lua_Integer)lua_rawlen(L, table);
+    lua_Integer in_array = places > 0 ? places : 0;
     uint64_t pairs = 0;
     lua_pushnil(L);
     while (places != 0 && lua_next(L, table)) {

@@ -86,6 +86,8 @@ static void decode_rebuilt_record(decoder *d) {
 static void decode_fixup_record(decoder *d) {
     lua_State *L = d->L;
     int container = lua_gettop(L) + 1, tag = reader_peek(&d->reader);
+    // Without globals of its own, a parcel would change those of the reader.
+    if (tag == CLUA_TAG_ENVIRONMENT && d->environment == CLUA_CURRENT_ENVIRONMENT && !d->has_globals) malformed(d);
     for (int i = 0; i < 3; i++) decode_value(d, 1);
     bool is_registry = lua_istable(L, container) && clua_has_weak_keys(L, container);
     if (!is_registry && (tag == CLUA_TAG_MODULE || tag == CLUA_TAG_MODULE_FIELD)) {

@@ -41,6 +41,9 @@ typedef struct clua_object_functions {
 #define CLUA_NO_SLOT UINT32_MAX
 
 void clua_set_object_functions(clua_object_functions functions);
+
+/// From now on, no object is released. For a forked process that is about to exit.
+void clua_release_no_objects(void);
 void clua_object_retain(void *object);
 
 /// The script class of an operation, which the operation keeps alive; NULL for all other objects. Never raises.

@@ -35,7 +35,7 @@ extension LuaState {
             let base = call.count
             defer { unsafe lua_settop(call.lua, base) }
             try call.pushOrFail(arguments)
-            try unsafe attempt { lua, failure in unsafe clua_call_console(lua, function, Int32(arguments.count), &failure) }
+            try unsafe attemptToEnd { lua, failure in unsafe clua_call_console(lua, function, Int32(arguments.count), &failure) }
             return try call.valuesOrFail(from: base + 1)
         }
     }

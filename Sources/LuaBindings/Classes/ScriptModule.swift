@@ -97,8 +97,8 @@ enum ScriptModule {
         return unsafe UnsafePointer(host)
     }()
 
-    /// `os.exit`. In the main state, and in a process that a body has forked, C ends the process at once. In a worker's state, the running code is stopped, and the thread of the
-    /// main state ends the process in an orderly way.
+    /// `os.exit`. In the main state, and in a process that a body has forked, C ends the process at once. In a worker's state, the running code is
+    /// stopped, and the thread of the main state ends the process in an orderly way.
     private static func exit(_ status: Int32, _ call: Call) throws(CallError) -> Answer {
         guard call.state.core.scriptsMayExit else {
             if call.state.core.servesCluster {

@@ -35,6 +35,8 @@ extension LuaState {
     /// Runs the finalizers of scripts, as Lua's interpreter does at its end. The process must exit then.
     func closeInForkedProcess() {
         thread.store(ThreadIdentity.current, ordering: .relaxed)
+        // Releasing objects takes locks, which a thread of the parent may have held at the fork. The process exits, and frees all.
+        unsafe clua_release_no_objects()
         unsafe clua_lua_close(main)
     }
 }
