@@ -112,7 +112,8 @@ import Testing
     }
 
     @Test func importantWorkComesFirstAndTheRestIsNotForgotten() {
-        let engine = Engine(workerCount: 1)
+        // With one thread, so that no other one takes work while the first is held.
+        let engine = Engine(workerCount: 1, threadLimit: 1)
         let began = Gate(), mayGoOn = Gate()
         OperationQueue(engine: engine).addOperation {
             began.open()
