@@ -2,7 +2,8 @@
 
 #include "Limits/stop_raising.h"
 
-enum { BYTES_PER_PLACE = 16 };
+// A chain in the hash part may lead `#` anywhere, and nothing stops the search for it.
+enum { BYTES_PER_PLACE = 16, MOST_TRIED = 1 << 16 };
 
 // Stack: a table, a key.
 static int find_next(lua_State *L) {
@@ -46,14 +47,16 @@ static bool leads_to(lua_State *L, int table, lua_Unsigned places, lua_Unsigned 
 }
 
 lua_Integer clua_array_places(lua_State *L, int table, lua_Integer count) {
-    lua_Integer border = (lua_Integer)lua_rawlen(L, table), place = border - 1, few = 4 * count + 64;
+    lua_Integer border = (lua_Integer)lua_rawlen(L, table), place = border - 1;
     if (border == count || (count > 0 && leads_to(L, table, (lua_Unsigned)count, (lua_Unsigned)border))) return count;
-    if (count > 0 && leads_to(L, table, 0, (lua_Unsigned)border)) return CLUA_IN_HASH_PART;
     while (place > count && has_value(L, table, (lua_Unsigned)place)) place--;
-    if (count == 0 && place <= 0) return 0;
-    // With a place for each index up to the border, the copy has the same border. A key that was removed may still be in the hash part, and looks
-    // like one in an array part that would not fit into the memory.
+    if (place <= count) return count;
+    // A key that was removed may still be in the hash part, and looks like one in an array part that would not fit into the memory.
     lua_Integer most = (lua_Integer)lua_gc(L, LUA_GCCOUNT) * (1024 / BYTES_PER_PLACE);
-    if (border <= few || (border <= most && is_in_array_part(L, table, place))) return border;
-    return count == 0 && leads_to(L, table, 0, (lua_Unsigned)border) ? CLUA_IN_HASH_PART : count;
+    if (border <= most && is_in_array_part(L, table, place)) return border;
+    if (leads_to(L, table, 0, (lua_Unsigned)border)) return CLUA_IN_HASH_PART;
+    lua_Integer places = count + 1, last = border < most ? border : most;
+    if (last > count + MOST_TRIED) last = count + MOST_TRIED;
+    while (places <= last && !leads_to(L, table, (lua_Unsigned)places, (lua_Unsigned)border)) places++;
+    return places <= last ? places : count;
 }

@@ -105,7 +105,7 @@ static bool write_flat_table(parcel_writer *writer, lua_State *L) {
         lua_pop(L, 1);
     }
     // If a value before the border is missing, `#` depends on the array part.
-    if (has_number && lua_rawlen(L, table) != (lua_Unsigned)counts.elements) return false;
+    if (has_number && lua_rawlen(L, table) > (lua_Unsigned)counts.elements + 1) return false;
     if (!writer->failed) memcpy(writer->bytes + counts_at, &counts, sizeof counts);
     writer_byte(writer, CLUA_NO_METATABLE);
     return true;

@@ -36,7 +36,7 @@ extension LuaState {
     func closeInForkedProcess() {
         thread.store(ThreadIdentity.current, ordering: .relaxed)
         // Releasing objects takes locks, which a thread of the parent may have held at the fork. The process exits, and frees all.
-        unsafe clua_release_no_objects()
+        clua_release_no_objects()
         unsafe clua_lua_close(main)
     }
 }
