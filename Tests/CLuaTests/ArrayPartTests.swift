@@ -125,6 +125,15 @@ import Testing
         #expect(try key("{ 1, 2, 4 }") == key("{ [3] = 4, [2] = 2, [1] = 1 }"))
     }
 
+    @Test("A table with a pair that is rebuilt on arrival has a key, which depends on the pair")
+    func keysOfRebuiltPairs() throws {
+        func key(_ number: Int) throws -> Key {
+            let object = "setmetatable({}, { __transfer = function() return table.pack, \(number) end })"
+            return try State.key(of: "local t = { [false] = 1, a = \(object) } return function() return t end")
+        }
+        #expect(try key(1) == key(1) && key(1) != key(2))
+    }
+
     @Test("Many nils in the hash part take no room")
     func sparse() throws {
         let parcel = try State().encode("local t = {} for i = 0, 40 do t[1 << i] = i end return t")

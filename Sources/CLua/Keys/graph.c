@@ -105,7 +105,10 @@ static void parse_table_body(parser *p, uint32_t table, int depth) {
     size_t count = (size_t)counts[0] + 2 * (size_t)counts[1];
     for (size_t i = 0; i < count && !p->reader.failed; i++) {
         graph_value value = parse_value(p, depth);
-        if (i >= counts[0] && (i - counts[0]) % 2 == 0 && !is_key(value)) parser_fail(p);
+        // Two nils are a pair that is rebuilt later.
+        bool is_pair = i >= counts[0], is_value = is_pair && (i - counts[0]) % 2 == 1;
+        if (is_value && p->graph->values[first + i - 1].kind == VALUE_NIL && value.kind != VALUE_NIL) parser_fail(p);
+        if (is_pair && !is_value && value.kind != VALUE_NIL && !is_key(value)) parser_fail(p);
         p->graph->values[first + i] = value;
     }
     uint8_t kind = message_byte(&p->reader);

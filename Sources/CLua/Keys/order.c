@@ -223,8 +223,8 @@ static void refine_all(colouring *c, uint32_t *keys) {
 uint64_t *order_colours(const graph *g, const uint64_t *contents) {
     uint64_t *colours = malloc((2 * g->node_count + 1) * sizeof *colours);
     uint32_t *keys = malloc((g->node_count + 1) * sizeof *keys);
-    colouring c = {g, colours, colours + g->node_count};
     bool is_made = colours != NULL && keys != NULL;
+    colouring c = {g, colours, is_made ? colours + g->node_count : NULL};
     for (size_t i = 0; i < g->node_count && is_made; i++) is_made = set_first_colour(&c, i, contents);
     if (is_made) refine_all(&c, keys);
     free(keys);
