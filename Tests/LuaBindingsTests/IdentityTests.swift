@@ -328,4 +328,27 @@ struct IdentityTests {
             assert(inside and dog == rex and dog:is_a(Dog) and dog:is_a() == Dog and Animal:class_of(dog) and list == List { 1, 2 } and list:is_a(List))
             """)
     }
+
+    @Test("Data that a module keeps for an object in a table with weak keys count for the store")
+    func privateData() throws {
+        let folder = try StoreFolder()
+        folder["box.lua"] = """
+            local private, Box = setmetatable({}, { __mode = 'k' }), {}
+            Box.__index = Box
+            function Box.new(x)
+              local box = setmetatable({ get = function(self) return private[self] end }, Box)
+              private[box] = x
+              return box
+            end
+            return Box
+            """
+        func run(_ number: Int) throws -> [LuaValue] {
+            try folder.run(
+                """
+                local box = require 'box'.new(\(number))
+                local op = perform { memoize = true, main = function() return box:get() end } return op.result
+                """)
+        }
+        #expect(try run(1) == [1] && run(1) == [1] && run(2) == [2])
+    }
 }

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "Libraries/Libraries.h"
-
 bool graph_reserve(void **items, size_t used, size_t *capacity, size_t count, size_t size) {
     if (*capacity - used >= count) return true;
     size_t wanted = 2 * *capacity + count + 8;
@@ -378,9 +376,7 @@ static void parse_fixup_record(parser *p) {
         // As a key, a function of a script may have made nil or NaN; then there is no entry.
         if (is_key(key)) add_entry(p, (uint32_t)container.index, key, value);
     } else if (container.kind == VALUE_NAMED) {
-        // The registries of a module are no part of the values.
-        bool is_private = container.field != 0 && g->texts[container.field - 1].count > 0 && clua_is_path(g->texts[container.field - 1].bytes);
-        if (!is_private) add_change(p, container, key, value);
+        add_change(p, container, key, value);
     } else if (is_node_of(g, container, NODE_FUNCTION)) {
         const graph_node *function = &g->nodes[container.index];
         if (!is_number || key.integer > function->count) return parser_fail(p);
