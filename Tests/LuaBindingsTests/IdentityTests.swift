@@ -336,8 +336,8 @@ struct IdentityTests {
             local private, Box = setmetatable({}, { __mode = 'k' }), {}
             Box.__index = Box
             function Box.new(x)
-              local box = setmetatable({ get = function(self) return private[self] end }, Box)
-              private[box] = x
+              local box = setmetatable({ get = function(self) return private[self].x end }, Box)
+              private[box] = setmetatable({ x = x }, { __index = Box })
               return box
             end
             return Box

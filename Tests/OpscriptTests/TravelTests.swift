@@ -1,7 +1,7 @@
 import Testing
 
-/// The table "What travels how" of docs/lua-api.md.
-@Suite("What travels how")
+/// The table "How values travel" of docs/lua-api.md.
+@Suite("How values travel")
 struct TravelTests {
     /// A value of the table.
     struct Row: CustomTestStringConvertible {
@@ -12,7 +12,7 @@ struct TravelTests {
 
         static let all: [Row] = {
             let page = Paths.read("\(Paths.package)/docs/lua-api.md").map { String(decoding: $0, as: UTF8.self) } ?? ""
-            let lines = page.split(separator: "\n").drop { $0 != "### What travels how" }.drop { !$0.hasPrefix("| `") }.prefix {
+            let lines = page.split(separator: "\n").drop { $0 != "### How values travel" }.drop { !$0.hasPrefix("| `") }.prefix {
                 $0.hasPrefix("| `")
             }
             return lines.flatMap { line in

@@ -10,6 +10,7 @@
 #include "Calls/opening_raising.h"
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/isolation_raising.h"
 #include "Libraries/module_changes_raising.h"
@@ -197,15 +198,11 @@ static void give_environment(lua_State *L, int loader) {
     lua_pushvalue(L, ENVIRONMENT);
     lua_setupvalue(L, function, upvalue);
     clua_push_kept(L, CLUA_KEPT_BATCH);
-    lua_createtable(L, 4, 0);
     lua_pushvalue(L, NAME);
-    lua_rawseti(L, -2, 1);
     lua_pushvalue(L, function);
-    lua_rawseti(L, -2, 2);
     lua_pushinteger(L, upvalue);
-    lua_rawseti(L, -2, 3);
     lua_pushvalue(L, globals);
-    lua_rawseti(L, -2, 4);
+    clua_pack(L, 4);
     lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
     lua_pushvalue(L, function);
     lua_replace(L, loader);
@@ -301,11 +298,9 @@ static void push_loader(lua_State *L) {
         find_loader(L);
         if (!lua_iscfunction(L, chunks + 1)) {
             lua_pushvalue(L, NAME);
-            lua_createtable(L, 2, 0);
             lua_pushvalue(L, chunks + 1);
-            lua_rawseti(L, -2, LOADER);
             lua_pushvalue(L, chunks + 2);
-            lua_rawseti(L, -2, DATA);
+            clua_pack(L, 2);
             lua_rawset(L, chunks);
         }
     }
@@ -477,10 +472,6 @@ void clua_open_require(lua_State *L) {
         lua_newtable(L);
         clua_keep(L, tables[i]);
     }
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
+    clua_push_weak(L, "k");
     clua_keep(L, CLUA_KEPT_LOADED_MODULES);
 }

@@ -5,6 +5,7 @@
 
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "host.h"
 #include "place.h"
 #include "state.h"

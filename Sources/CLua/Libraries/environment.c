@@ -1,6 +1,7 @@
 #include <lua5.4/lauxlib.h>
 
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Limits/stop_raising.h"
 
@@ -41,11 +42,7 @@ void clua_environment_open(lua_State *L) {
 
     clua_copy_globals(L);
     clua_keep(L, CLUA_KEPT_FRESH_GLOBALS);
-    lua_createtable(L, 0, 0);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
+    clua_push_weak(L, "k");
     clua_keep(L, CLUA_KEPT_FULL_ENVIRONMENTS);
     lua_pushcfunction(L, assign_filled);
     push_metatable(L, globals, globals + 1);

@@ -2,6 +2,7 @@
 #include <lua5.4/lualib.h>
 #include <stdio.h>
 
+#include "Core/tables_raising.h"
 #include "Libraries/commands_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "state.h"
@@ -57,11 +58,7 @@ void clua_open_files(lua_State *L) {
         {"open", open_file}, {"output", set_output}, {"popen", open_file}, {"tmpfile", open_file}, {NULL, NULL}};
     lua_getglobal(L, LUA_IOLIBNAME);
     int library = lua_gettop(L), files = library + 1;
-    lua_createtable(L, 0, 4);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, files);
+    clua_push_weak(L, "k");
 
     lua_pushcfunction(L, open_command);
     lua_setfield(L, library, "popen");

@@ -13,6 +13,7 @@
 
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
 
 // The record is an array: for each table, itself, a copy of it, the number of its fields, and its metatable or false. Then the metatables of
@@ -239,14 +240,11 @@ void clua_change_field(lua_State *L, int table) {
         clua_keep(L, CLUA_KEPT_CHANGED_FIELDS);
     }
     // An array: for each field a table of the module's table, the key and the former value.
-    lua_createtable(L, 3, 0);
     lua_pushvalue(L, table);
-    lua_rawseti(L, -2, 1);
     lua_pushvalue(L, key);
-    lua_rawseti(L, -2, 2);
     lua_pushvalue(L, key);
     lua_rawget(L, table);
-    lua_rawseti(L, -2, 3);
+    clua_pack(L, 3);
     lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
     lua_settop(L, value);
     lua_rawset(L, table);

@@ -5,6 +5,7 @@
 
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 
@@ -16,12 +17,8 @@ static const char loading_key;
 
 void clua_module_changes_open(lua_State *L) {
     int snapshots = lua_gettop(L) + 1, requirements = snapshots + 1;
+    clua_push_weak(L, "k");
     lua_newtable(L);
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, snapshots);
     // The libraries of a fresh state get their snapshots later; see modules.c.
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_pushnil(L);

@@ -4,6 +4,7 @@
 
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
@@ -263,15 +264,12 @@ static void make_index(lua_State *L) {
     lua_settop(L, list - 1);
 }
 
-// Appends an adopted field to the list at `list`. All are stack indices. Needs 2 slots.
+// Appends an adopted field to the list at `list`. All are stack indices. Needs 4 slots.
 static void list_field(lua_State *L, int list, int module, int key, int value) {
-    lua_createtable(L, 3, 0);
     lua_pushvalue(L, module);
-    lua_rawseti(L, -2, 1);
     lua_pushvalue(L, value);
-    lua_rawseti(L, -2, 2);
     lua_pushvalue(L, key);
-    lua_rawseti(L, -2, 3);
+    clua_pack(L, 3);
     lua_rawseti(L, list, (lua_Integer)lua_rawlen(L, list) + 1);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
 
 enum { MOST_DEPTH = 8, MOST_VALUES = 4096, MOST_PATH = 256, MOST_FIELDS = 1000 };
@@ -65,11 +66,9 @@ static void note_table(walk *w) {
     lua_pop(L, 1);
     if (is_noted) return;
     lua_pushvalue(L, -1);
-    lua_createtable(L, 2, 0);
     lua_pushvalue(L, w->name);
-    lua_rawseti(L, -2, 1);
     lua_pushstring(L, w->path);
-    lua_rawseti(L, -2, 2);
+    clua_pack(L, 2);
     lua_rawset(L, w->tables);
 }
 
@@ -135,24 +134,11 @@ static void walk_value(walk *w, int depth) {
         walk_function(w, depth);
 }
 
-// Pushes a kept table with weak keys, and creates it on first use.
-static void push_weak(lua_State *L, int kept) {
-    if (clua_push_kept(L, kept) == LUA_TTABLE) return;
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    lua_pushvalue(L, -1);
-    clua_keep(L, kept);
-}
-
 void clua_find_private_tables(lua_State *L, int name) {
     int module = lua_gettop(L);
     walk w = {.L = L, .name = lua_absindex(L, name), .walked = module + 1, .tables = module + 2, .left = MOST_VALUES, .count = 1, .path = "^"};
-    push_weak(L, CLUA_KEPT_WALKED);
-    push_weak(L, CLUA_KEPT_PRIVATE_TABLES);
+    clua_push_kept_weak(L, CLUA_KEPT_WALKED, "k");
+    clua_push_kept_weak(L, CLUA_KEPT_PRIVATE_TABLES, "k");
     lua_pushvalue(L, module);
     walk_value(&w, 0);
     lua_settop(L, module);

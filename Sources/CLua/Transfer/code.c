@@ -8,6 +8,7 @@
 
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 
 // The number of compiled codes that a state remembers before it drops them all.
 #define MAX_COMPILED 4096
@@ -194,14 +195,6 @@ void clua_code_close(clua_state *state) {
     state->codes = NULL;
 }
 
-static void push_weak_table(lua_State *L) {
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "v");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-}
-
 // The start of an LClosure in Lua 5.4's lobject.h.
 typedef struct lua_closure {
     void *next;
@@ -233,7 +226,7 @@ static bool finds_prototypes(lua_State *L) {
 void clua_code_open(lua_State *L) {
     caches *own = clua_state_of(L)->codes = calloc(1, sizeof(caches));
     if (own == NULL) clua_no_memory(L);
-    push_weak_table(L);
+    clua_push_weak(L, "v");
     clua_keep(L, CLUA_KEPT_SAMPLES);
     lua_newtable(L);
     clua_keep(L, CLUA_KEPT_FACTORIES);

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Libraries/private_tables_raising.h"
@@ -26,19 +27,6 @@ static lua_Integer new_number(void) {
     return number;
 }
 
-// Pushes a kept table whose keys or values are weak, and creates it on first use.
-static void push_weak(lua_State *L, int kept, const char *mode) {
-    if (clua_push_kept(L, kept) == LUA_TTABLE) return;
-    lua_pop(L, 1);
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushstring(L, mode);
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
-    lua_pushvalue(L, -1);
-    clua_keep(L, kept);
-}
-
 // Without a scope of identities, such as in a callback between bodies, each copy stays a copy.
 static bool is_active(const clua_state *state) { return state->has_identities || !state->separates_globals; }
 
@@ -56,14 +44,14 @@ bool clua_push_identified(lua_State *L, lua_Integer number) {
 
 void clua_identify(lua_State *L, lua_Integer number) {
     clua_state *state = clua_state_of(L);
-    push_weak(L, CLUA_KEPT_IDENTITIES, "k");
+    clua_push_kept_weak(L, CLUA_KEPT_IDENTITIES, "k");
     lua_pushvalue(L, -2);
     lua_pushinteger(L, number);
     lua_rawset(L, -3);
     lua_pop(L, 1);
     if (!is_active(state)) return;
     state->uses_identities = true;
-    push_weak(L, CLUA_KEPT_IDENTIFIED, "v");
+    clua_push_kept_weak(L, CLUA_KEPT_IDENTIFIED, "v");
     lua_pushvalue(L, -2);
     lua_rawseti(L, -2, number);
     lua_pop(L, 1);

@@ -392,14 +392,7 @@ bool changes_write_next(encoder *e) {
     encoder_follow(e, change.path);
     for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, change.anchor + i);
     if (e->analysis != NULL) analysis_begin(e, (path_step *)change.path);
-    if (!rebuild_later(e, lua_gettop(L) - 2)) {
-        writer_byte(&e->writer, CLUA_TAG_FIXUP);
-        for (int i = -3; i <= -1; i++) {
-            lua_pushvalue(L, i);
-            encode_value(e, 1);
-            lua_pop(L, 1);
-        }
-    }
+    encode_field(e);
     lua_pop(L, 3);
     return true;
 }

@@ -61,15 +61,8 @@ void identity_write_registry(encoder *e, size_t number) {
     lua_pushnil(L);
     while (lua_next(L, registry)) {
         bool is_object = lua_istable(L, key) && pointer_map_find(&e->met, lua_topointer(L, key)) != NULL && !clua_may_travel_by_name(L, key)
-            && !clua_is_environment(L, key) && !rebuild_possible(L, -1, lua_type(L, -1));
-        if (is_object) {
-            writer_byte(&e->writer, CLUA_TAG_FIXUP);
-            for (int i = registry; i <= key + 1; i++) {
-                lua_pushvalue(L, i);
-                encode_value(e, 1);
-                lua_pop(L, 1);
-            }
-        }
+            && !clua_is_environment(L, key);
+        if (is_object) encode_field(e);
         lua_settop(L, key);
     }
     lua_pop(L, 1);

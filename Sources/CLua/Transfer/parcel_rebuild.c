@@ -190,23 +190,30 @@ static void open_rebuilt(encoder *e, size_t index) {
     lua_pop(L, 1);
 }
 
+// Stack: a container, a key, a value.
+static void write_field(encoder *e) {
+    writer_byte(&e->writer, CLUA_TAG_FIXUP);
+    for (int i = -3; i <= -1; i++) {
+        lua_pushvalue(e->L, i);
+        encode_value(e, 1);
+        lua_pop(e->L, 1);
+    }
+}
+
+void encode_field(encoder *e) {
+    if (!rebuild_later(e, lua_gettop(e->L) - 2)) write_field(e);
+}
+
 // Writes the fixup record if key and value are available, or else waits for the missing one.
 static void write_fixup(encoder *e, fixup fixup) {
     lua_State *L = e->L;
     encoder_follow(e, fixup.path);
     for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, fixup.anchor + i);
     size_t awaited;
-    if (is_awaited(e, -2, &awaited) || is_awaited(e, -1, &awaited)) {
+    if (is_awaited(e, -2, &awaited) || is_awaited(e, -1, &awaited))
         wait_for(e, awaited, fixup);
-        lua_pop(L, 3);
-        return;
-    }
-    writer_byte(&e->writer, CLUA_TAG_FIXUP);
-    for (int i = -3; i <= -1; i++) {
-        lua_pushvalue(L, i);
-        encode_value(e, 1);
-        lua_pop(L, 1);
-    }
+    else
+        write_field(e);
     lua_pop(L, 3);
 }
 

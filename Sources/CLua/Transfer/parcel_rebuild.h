@@ -13,6 +13,10 @@
 /// Leaves the stack unchanged. Needs 12 slots.
 bool rebuild_later(encoder *e, int container);
 
+/// Stack: a container, a key, a value. Writes the field in a record of its own: now, or when key and value are rebuilt. Leaves the stack unchanged.
+/// Needs 12 slots.
+void encode_field(encoder *e);
+
 /// Whether the value at `index`, of this type, may have to be rebuilt: it has a metatable, or is a C function. Never raises. Needs 1 slot.
 static inline bool rebuild_possible(lua_State *L, int index, int type) {
     if (type == LUA_TFUNCTION) return lua_iscfunction(L, index);
