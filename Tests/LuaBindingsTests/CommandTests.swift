@@ -75,7 +75,9 @@ import Testing
             let results = try runtime.run(
                 """
                 local path = os.tmpname()
-                queue:addOperation(function(_, path) io.popen('sleep 0.3; echo survived >' .. path) end, path):waitUntilFinished()
+                -- The worker keeps the file: the collector would close it in a later body, and that body would wait for the command.
+                local function body(_, path) debug.getregistry().kept = io.popen('sleep 0.3; echo survived >' .. path) end
+                queue:addOperation(body, path):waitUntilFinished()
                 for i = 1, 20 do
                   local op = queue:addOperation(function(op) op.hasBegun = true while true do end end)
                   while not op.hasBegun do opscript.sleep(0.001) end
@@ -83,7 +85,9 @@ import Testing
                   op:waitUntilFinished()
                 end
                 local text
+                local deadline = opscript.now() + 60
                 while not text do
+                  assert(opscript.now() < deadline, "the command has ended with another body")
                   local file <close> = assert(io.open(path))
                   text = file:read 'l'
                   opscript.sleep(0.01)

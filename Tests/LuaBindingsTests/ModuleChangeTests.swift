@@ -116,6 +116,23 @@ import Testing
             """)
     }
 
+    @Test("What the script adds to a module before its first operation is no part of the module elsewhere")
+    func fieldsBeforeTheFirstOperation() throws {
+        try run(
+            """
+            local log = require "log"
+            function log.two() return 2 end
+            log.list = { 5 }
+            log.late = io.tmpfile()
+            local two, list = log.two, log.list
+            assert(result(function() return two() end) == 2 and result(function() return list[1] end) == 5)
+            local ok, message = pcall(function() queue:addOperation(function() return log.level end) end)
+            assert(not ok and message:find("cannot send module 'log'.late (a userdata)", 1, true), message)
+            log.late = nil
+            assert(result(function() return log.two() end) == 2 and result(function() return log.list[1] end) == 5)
+            """)
+    }
+
     @Test("A changed field that cannot be sent is an error that names the module, the field and the remedy")
     func unsendableFields() throws {
         try run(

@@ -59,8 +59,7 @@ static const lua_Integer OUTERMOST = (lua_Integer)1 << 32;
 static lua_Integer name_rank(lua_State *L, int name) {
     lua_Integer rank = 0;
     if (clua_push_kept(L, CLUA_KEPT_MODULE_LOADS) == LUA_TTABLE) {
-        lua_pushvalue(L, name);
-        lua_rawget(L, -2);
+        lua_getfield(L, -1, lua_tostring(L, name));
         rank = lua_tointeger(L, -1);
         lua_pop(L, 1);
     }
@@ -79,9 +78,8 @@ void clua_modules_loaded(lua_State *L, int name, bool is_outermost) {
         lua_pushvalue(L, -1);
         clua_keep(L, CLUA_KEPT_MODULE_LOADS);
     }
-    lua_pushvalue(L, name);
     lua_pushinteger(L, (lua_Integer)++clua_state_of(L)->load_count + (is_outermost ? OUTERMOST : 0));
-    lua_rawset(L, -3);
+    lua_setfield(L, -2, lua_tostring(L, name));
     lua_pop(L, 1);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     lua_getfield(L, -1, lua_tostring(L, name));
@@ -134,9 +132,11 @@ static bool is_named(lua_State *L, int table, int name, int module) {
 // Indexes the fields of the module at `module`. A field that several modules have belongs to the one that was loaded first.
 static void index_fields(lua_State *L, int table, int name, int module) {
     if (!lua_istable(L, module)) return;
+    int fields = lua_gettop(L) + 1, key = fields + 1, value = fields + 2;
+    // Other states have the fields that the module had when it was loaded.
+    if (!clua_push_snapshot(L, module)) lua_pushvalue(L, module);
     lua_pushnil(L);
-    int key = lua_gettop(L), value = key + 1;
-    while (lua_next(L, module)) {
+    while (lua_next(L, fields)) {
         if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING && !clua_is_path(lua_tostring(L, key))) {
             lua_pushvalue(L, value);
             bool has_owner = lua_rawget(L, table) == LUA_TSTRING && is_in(L, table + 1, value);
@@ -147,6 +147,7 @@ static void index_fields(lua_State *L, int table, int name, int module) {
         }
         lua_settop(L, key);
     }
+    lua_settop(L, fields - 1);
 }
 
 // MARK: fresh states
@@ -399,9 +400,8 @@ void clua_modules_refresh(lua_State *L) {
             bool is_new = lua_type(L, name) == LUA_TSTRING && !lua_rawequal(L, -1, module);
             lua_pop(L, 1);
             if (is_new && pass == 0 && is_found(L, name)) {
-                lua_pushvalue(L, name);
                 lua_pushboolean(L, 1);
-                lua_rawset(L, found);
+                lua_setfield(L, found, lua_tostring(L, name));
                 name_module(L, table, name, module);
             }
             if (is_new && pass == 1) {
