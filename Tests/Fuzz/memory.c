@@ -211,7 +211,10 @@ static bool host_calls(lua_State *L, clua_parcel *parcel) {
     if (status == LUA_OK) status = clua_pin(L, &references, 1, 0, &failure);
     clua_unpin(L, &references);
     for (clua_setting setting = CLUA_PATHS; setting <= CLUA_LOADERS; setting++) {
+        unsigned changed = clua_changed_settings(L);
         if (status == LUA_OK) status = clua_encode_settings(L, setting, parcel, &failure);
+        // Settings that were not encoded are encoded for the next operation.
+        if (status != LUA_OK && clua_changed_settings(L) != changed) abort();
         if (status == LUA_OK) status = clua_apply_settings(L, parcel, &failure);
         clua_parcel_release(parcel);
     }

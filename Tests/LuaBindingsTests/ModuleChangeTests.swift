@@ -16,6 +16,8 @@ import Testing
             """,
             "outer": "local log = require 'log' return { level = function() return log.level end }",
             "counter": "return { n = 0 }", "trims": "return function(s) return s:trim() end",
+            "early": "local trim = string.trim return function(s) return trim and trim(s) or 'none' end",
+            "early2": "return { trim = require 'early' }",
         ])
     }
 
@@ -113,6 +115,22 @@ import Testing
             local function body() local m = require "counter" m.n = m.n + 1 return (" a "):trim() .. m.n end
             assert(result(body) == "a1")
             assert(result(body) == "a2")
+            """)
+    }
+
+    @Test("A module that keeps a function of a library while it is loaded is loaded again for an operation with another function")
+    func functionsThatModulesKeep() throws {
+        try run(
+            """
+            local function early(_, s) return require "early"(s) end
+            local function early2(_, s) return require "early2".trim(s) end
+            for _, use in ipairs { early, early2 } do
+              assert(result(use, " a ") == "none")
+              function string.trim(s) return s:match "^%s*(.-)%s*$" end
+              assert(result(use, " a ") == "a")
+              string.trim = nil
+              assert(result(use, " a ") == "none")
+            end
             """)
     }
 

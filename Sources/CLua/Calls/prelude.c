@@ -9,8 +9,7 @@
 static int run_prelude(lua_State *L) {
     const clua_parcel *body = lua_touserdata(L, 1);
     const clua_state *state = clua_state_of(L);
-    bool is_outermost = state->stop.suspended == NULL || state->stop.suspended->body == NULL;
-    if (state->separates_globals && is_outermost) {
+    if (state->separates_globals && !clua_has_waiting_body(state)) {
         // The prelude must find none of what the last body has left.
         clua_undo_changes(L);
         clua_restore_libraries(L);

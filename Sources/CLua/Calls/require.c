@@ -3,8 +3,10 @@
 // A body loads a module as a script does: the module's global table is that of the operation, and `package.loaded` has the module until the
 // body ends. But most modules neither assign globals nor use `_G` as a table, and read only globals that are a fresh state's. Then it makes no
 // difference to whom the module belongs, so all operations of the state share it: its functions get the state's own global table, and
-// `package.loaded` keeps it. An operation that has other values of the globals that such a module reads loads the module for itself.
+// `package.loaded` keeps it. An operation that has other values of the globals, library functions or module fields that such a module reads
+// loads the module for itself.
 #include <lua5.4/lauxlib.h>
+#include <lua5.4/lualib.h>
 #include <string.h>
 
 #include "Calls/opening_raising.h"
@@ -51,8 +53,22 @@ static void push_environment(lua_State *L) {
 
 // MARK: sharing
 
-// Whether the environment has a value of its own, other than a fresh state's, of a global with a name in the set at `reads`.
+// Adds a text to the set on top: the name of a global that a module reads, or of a field such as `string.format` with the name of its module or
+// library. The field `*` means all fields. `field` may be NULL. Needs 3 slots.
+static void add_read(lua_State *L, const char *name, size_t count, const char *field, size_t field_count) {
+    lua_pushlstring(L, name, count);
+    if (field != NULL) {
+        lua_pushliteral(L, ".");
+        lua_pushlstring(L, field, field_count);
+        lua_concat(L, 3);
+    }
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+}
+
+// Whether the operation has a value of its own, other than a fresh state's, of a global or field in the set at `reads`.
 static bool has_own(lua_State *L, int reads) {
+    if (clua_has_changed_field(L, reads)) return true;
     int top = lua_gettop(L), fresh = top + 1, name = top + 2, value = top + 3;
     bool has_own = false;
     clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
@@ -70,7 +86,7 @@ static bool has_own(lua_State *L, int reads) {
     return has_own;
 }
 
-// Pushes the set of globals that the module at `NAME`, which operations share, reads. Returns false, and pushes nothing, for other modules.
+// Pushes the set of what the module at `NAME`, which operations share, reads. Returns false, and pushes nothing, for other modules.
 static bool push_reads(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_SHARED_MODULES);
     lua_pushvalue(L, NAME);
@@ -101,6 +117,7 @@ static void note_loaded(lua_State *L) {
             lua_insert(L, -2);
             lua_rawset(L, reads + 1);
         }
+        add_read(L, lua_tostring(L, NAME), lua_rawlen(L, NAME), "*", 1);
     } else {
         state->shares_batch = clua_is_module_kept(L, NAME);
     }
@@ -117,15 +134,15 @@ static int environment_upvalue(lua_State *L, int loader) {
     return 0;
 }
 
-// Adds the names that the loader reads to those of the batch. Returns whether it may leave its mark on the globals.
+// Adds what the loader reads to what the batch reads. Returns whether it may leave its mark on the globals.
 static bool note_reads(lua_State *L, const clua_code *code, int upvalue) {
     clua_push_kept(L, CLUA_KEPT_BATCH_READS);
     for (size_t i = 0; i < code->global_read_count; i++) {
         const clua_global_read *read = &code->global_reads[i];
+        if (read->upvalue == 0) add_read(L, LUA_STRLIBNAME, strlen(LUA_STRLIBNAME), read->name, read->name_count);
         if (read->upvalue != upvalue) continue;
-        lua_pushlstring(L, read->name, read->name_count);
-        lua_pushboolean(L, 1);
-        lua_rawset(L, -3);
+        add_read(L, read->name, read->name_count, NULL, 0);
+        add_read(L, read->name, read->name_count, read->field != NULL ? read->field : "*", read->field != NULL ? read->field_count : 1);
     }
     lua_pop(L, 1);
     return code->assigns_fields || clua_code_uses_whole(code, upvalue);
@@ -359,7 +376,10 @@ static int load_module(lua_State *L) {
     int status = lua_pcall(L, 3, LUA_MULTRET, 0);
     state->loads--;
     clua_end_loading(L, LOADED_BEFORE);
-    if (status == LUA_OK) clua_modules_loaded(L, NAME, state->loads == 0);
+    if (status == LUA_OK) {
+        clua_modules_loaded(L, NAME, state->loads == 0);
+        clua_renew_snapshot(L, NAME);
+    }
     return status;
 }
 
@@ -410,6 +430,7 @@ static int require_here(lua_State *L) {
     lua_settop(L, LAST);
     push_loader(L);
     if (is_body(L)) forget_loaded(L);
+    if (clua_state_of(L)->loads == 0) clua_note_earlier_changes(L);
     int status = is_body(L) ? load_for_body(L) : load_module(L);
     clua_modules_changed(L);
     if (clua_state_of(L)->loads == 0) clua_take_snapshots(L);

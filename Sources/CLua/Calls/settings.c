@@ -128,34 +128,42 @@ static void push_copy(lua_State *L, int index) {
 // MARK: sending
 
 static int encode_paths(lua_State *L) {
-    clua_parcel *parcel = lua_touserdata(L, 1);
+    enum { PARCEL = 1, ITS_PACKAGE, ITS_ARG, COPY_OF_ARG, ITS_PATH, ITS_CPATH };
+    clua_parcel *parcel = lua_touserdata(L, PARCEL);
     push_package(L);
-    lua_getfield(L, 2, "path");
-    lua_getfield(L, 2, "cpath");
     clua_push_real_globals(L);
     lua_pushliteral(L, "arg");
-    lua_rawget(L, -2);
-    lua_remove(L, -2);
-    push_copy(L, 5);
-    set_sent_fields(L, ARG_FIELDS);
+    lua_rawget(L, ITS_ARG);
+    lua_replace(L, ITS_ARG);
+    push_copy(L, ITS_ARG);
+    lua_getfield(L, ITS_PACKAGE, "path");
+    lua_getfield(L, ITS_PACKAGE, "cpath");
+    lua_pushvalue(L, ITS_ARG);
+    int status = clua_encode(L, 3, CLUA_STORED, parcel);
+    if (status == LUA_ERRRUN) {
+        // A script may put anything into `arg`. If it cannot be sent, the workers do without it.
+        lua_settop(L, ITS_CPATH);
+        lua_pushnil(L);
+        status = clua_encode(L, 3, CLUA_STORED, parcel);
+    }
+    if (status != LUA_OK) return lua_error(L);
+    static const int sent[] = {ITS_PATH, ITS_CPATH, ITS_ARG};
     for (int i = 0; i < 3; i++) {
-        lua_pushvalue(L, 3 + i);
+        lua_pushvalue(L, sent[i]);
         lua_xmove(L, clua_state_of(L)->settings, 1);
         lua_replace(clua_state_of(L)->settings, SENT_PATH + i);
     }
-    // A script may put anything into `arg`. If it cannot be sent, the workers do without it.
-    if (clua_encode(L, 3, CLUA_STORED, parcel) != LUA_OK) {
-        lua_pop(L, 2);
-        lua_pushnil(L);
-        if (clua_encode(L, 3, CLUA_STORED, parcel) != LUA_OK) return lua_error(L);
-    }
+    lua_settop(L, COPY_OF_ARG);
+    set_sent_fields(L, ARG_FIELDS);
     return 0;
 }
 
 // The value on top of the table at `table` has the key below it. If it cannot be sent, assigns a text that says so. Pops the value.
 static void replace_unsendable(lua_State *L, int table, const char *field) {
     clua_parcel probe;
-    if (clua_encode(L, 1, CLUA_STORED, &probe) == LUA_OK) {
+    int status = clua_encode(L, 1, CLUA_STORED, &probe);
+    if (status == LUA_ERRMEM) lua_error(L);
+    if (status == LUA_OK) {
         clua_parcel_release(&probe);
         lua_pop(L, 1);
         return;
@@ -207,21 +215,27 @@ static void push_sent_searchers(lua_State *L) {
 }
 
 static int encode_loaders(lua_State *L) {
-    clua_parcel *parcel = lua_touserdata(L, 1);
+    enum { PARCEL = 1, ITS_PRELOAD, ITS_PACKAGE, ITS_SEARCHERS, COPY_OF_PRELOAD, COPY_OF_SEARCHERS, SENT_LOADERS, SENT_SEARCHERS };
+    clua_parcel *parcel = lua_touserdata(L, PARCEL);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
     push_package(L);
-    lua_getfield(L, 3, "searchers");
-    push_copy(L, 2);
-    push_copy(L, 4);
+    lua_getfield(L, ITS_PACKAGE, "searchers");
+    push_copy(L, ITS_PRELOAD);
+    push_copy(L, ITS_SEARCHERS);
+    clua_push_copy(L, ITS_PRELOAD);
+    push_sent_searchers(L);
+    int status = clua_encode(L, 2, CLUA_STORED, parcel);
+    if (status == LUA_ERRRUN) {
+        lua_settop(L, SENT_SEARCHERS);
+        replace_all_unsendable(L, SENT_LOADERS, "preload");
+        replace_all_unsendable(L, SENT_SEARCHERS, "searchers");
+        status = clua_encode(L, 2, CLUA_STORED, parcel);
+    }
+    if (status != LUA_OK) return lua_error(L);
+    lua_settop(L, COPY_OF_SEARCHERS);
     set_sent_fields(L, SEARCHER_FIELDS);
     set_sent_fields(L, PRELOAD_FIELDS);
-    clua_push_copy(L, 2);
-    push_sent_searchers(L);
-    if (clua_encode(L, 2, CLUA_STORED, parcel) == LUA_OK) return 0;
-    lua_settop(L, 6);
-    replace_all_unsendable(L, 5, "preload");
-    replace_all_unsendable(L, 6, "searchers");
-    return clua_encode(L, 2, CLUA_STORED, parcel) == LUA_OK ? 0 : lua_error(L);
+    return 0;
 }
 
 int clua_encode_settings(lua_State *L, clua_setting setting, clua_parcel *parcel, clua_failure *failure) {

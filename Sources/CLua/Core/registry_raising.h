@@ -19,15 +19,16 @@ typedef enum clua_kept {
     CLUA_KEPT_BODY_METATABLE,       // metatable of the environments of bodies
     CLUA_KEPT_FULL_ENVIRONMENTS,    // weak table: filled environment -> true
     CLUA_KEPT_CHUNKS,               // module name -> its loader and the loader's data; see Calls/require.c
-    CLUA_KEPT_SHARED_MODULES,       // module name -> the set of globals that the module reads, which all bodies share
+    CLUA_KEPT_SHARED_MODULES,       // module name -> the set of what the module reads, if all bodies share it
     CLUA_KEPT_LOADED_MODULES,       // weak table: environment -> the set of names of modules that it has loaded
     CLUA_KEPT_BATCH,                // the modules that are being loaded, while there are such
-    CLUA_KEPT_BATCH_READS,          // the set of globals that they read
+    CLUA_KEPT_BATCH_READS,          // the set of what they read
     CLUA_KEPT_MODULE_LIST,          // the values of a fresh state, until the index is made from them; see Libraries/modules.c
     CLUA_KEPT_MODULE_INDEX,         // weak table: value -> name of the module that it is or belongs to
     CLUA_KEPT_MODULE_FIELDS,        // weak table: value -> its key in that module; nil for the module itself
     CLUA_KEPT_MODULES_KNOWN,        // module name -> the value that was indexed under that name
     CLUA_KEPT_SNAPSHOTS,            // weak table: table of a module -> its copy; see Libraries/module_changes.c
+    CLUA_KEPT_EARLIER_CHANGES,      // while modules are being loaded: table of a module -> the set of keys of the fields that differed before
     CLUA_KEPT_REQUIREMENTS,         // module name -> the set of those that it has required
     CLUA_KEPT_STRING_LIBRARY,       // the table `string`
     CLUA_KEPT_CHANGED_FIELDS,       // the changes of operations in modules here; see Libraries/isolation.c

@@ -15,16 +15,20 @@
 #include "Core/registry_raising.h"
 #include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/modules_raising.h"
 
 // The record is an array: for each table, itself, a copy of it, the number of its fields, and its metatable or false. Then the metatables of
-// the basic types or false, the default files, and whether the collector runs.
+// the basic types or false, the default files, and whether the collector runs. Under each table as a key, the record has its position.
 enum { TABLE = 1, COPY, FIELD_COUNT, METATABLE, PER_TABLE = METATABLE };
+
+// The number of basic types whose metatables a record has.
+enum { BASIC_TYPES = 7 };
 
 // Where Lua's `io` library keeps its default files.
 static const char *const default_files[] = {"_IO_input", "_IO_output", NULL};
 
-// Pushes a value of each type whose metatable all values share. Returns their number.
-static int push_basic_values(lua_State *L) {
+// Pushes a value of each type whose metatable all values share.
+static void push_basic_values(lua_State *L) {
     lua_pushnil(L);
     lua_pushboolean(L, 0);
     lua_pushinteger(L, 0);
@@ -32,7 +36,6 @@ static int push_basic_values(lua_State *L) {
     lua_pushcfunction(L, clua_restore_libraries);
     lua_pushthread(L);
     lua_pushlightuserdata(L, L);
-    return 7;
 }
 
 static void push_metatable(lua_State *L, int index) {
@@ -60,8 +63,8 @@ static void record_table(lua_State *L, int record) {
         count++;
     }
     lua_pushvalue(L, table);
-    lua_pushboolean(L, 1);
-    lua_rawset(L, record);  // marks it as recorded
+    lua_pushinteger(L, next);
+    lua_rawset(L, record);
     lua_pushvalue(L, table);
     lua_rawseti(L, record, next + TABLE);
     lua_pushvalue(L, copy);
@@ -112,22 +115,22 @@ static void record_libraries(lua_State *L) {
     luaL_getmetatable(L, LUA_FILEHANDLE);
     if (lua_istable(L, -1)) record_library(L, record, lua_gettop(L));
     lua_settop(L, loaded);
-    int count = push_basic_values(L);
-    for (int i = 1; i <= count; i++) {
+    push_basic_values(L);
+    for (int i = 1; i <= BASIC_TYPES; i++) {
         push_metatable(L, loaded + i);
         if (lua_istable(L, -1)) {
             lua_pushvalue(L, -1);
             record_table(L, record);
         }
-        lua_settop(L, loaded + count + 1);
+        lua_settop(L, loaded + BASIC_TYPES + 1);
         lua_pop(L, 1);
     }
     lua_Integer next = (lua_Integer)lua_rawlen(L, record);
-    for (int i = 1; i <= count; i++) {
+    for (int i = 1; i <= BASIC_TYPES; i++) {
         push_metatable(L, loaded + i);
         lua_rawseti(L, record, next + i);
     }
-    next += count;
+    next += BASIC_TYPES;
     for (const char *const *name = default_files; *name != NULL; name++) {
         if (lua_getfield(L, LUA_REGISTRYINDEX, *name) == LUA_TNIL) lua_pushboolean(L, 0);
         lua_rawseti(L, record, ++next);
@@ -142,6 +145,15 @@ static void record_libraries(lua_State *L) {
 }
 
 // MARK: comparing and restoring
+
+// Pushes the table at this position of the record, and its copy. Returns false, and pushes nothing, after the last table.
+static bool push_recorded(lua_State *L, int record, lua_Integer position) {
+    lua_rawgeti(L, record, position + TABLE);
+    lua_rawgeti(L, record, position + COPY);
+    bool is_table = lua_istable(L, -1);
+    if (!is_table) lua_pop(L, 2);
+    return is_table;
+}
 
 static void restore_fields(lua_State *L, int table, int copy) {
     lua_pushnil(L);
@@ -208,7 +220,7 @@ static bool compare(lua_State *L, bool restores) {
     luaL_checkstack(L, 20, NULL);
     clua_push_kept(L, CLUA_KEPT_LIBRARIES);
     lua_Integer i = 0;
-    for (; lua_rawgeti(L, record, i + TABLE), lua_rawgeti(L, record, i + COPY), lua_istable(L, copy); i += PER_TABLE) {
+    for (; push_recorded(L, record, i); i += PER_TABLE) {
         lua_rawgeti(L, record, i + FIELD_COUNT);
         bool is_same = clua_count_same_fields(L, table, copy) == lua_tointeger(L, -1);
         if (!is_same && restores) restore_fields(L, table, copy);
@@ -217,13 +229,12 @@ static bool compare(lua_State *L, bool restores) {
         are_same &= is_same;
         lua_settop(L, record);
     }
-    lua_settop(L, record);
-    int count = push_basic_values(L);
-    for (int value = 1; value <= count; value++) {
+    push_basic_values(L);
+    for (int value = 1; value <= BASIC_TYPES; value++) {
         lua_rawgeti(L, record, i + value);
         are_same &= has_same_metatable(L, record + value, restores);
     }
-    are_same &= has_same_settings(L, record, i + count + 1, restores);
+    are_same &= has_same_settings(L, record, i + BASIC_TYPES + 1, restores);
     lua_settop(L, top);
     return are_same;
 }
@@ -267,38 +278,81 @@ void clua_undo_changes(lua_State *L) {
     lua_settop(L, top);
 }
 
-bool clua_is_module_kept(lua_State *L, int name) {
-    int top = lua_gettop(L), record = top + 1, loaded = top + 2, table = top + 3;
-    bool is_kept = false;
-    if (!clua_state_of(L)->libraries_are_recorded) return true;
+// Whether the set at `reads` has the field with the name on top of what has the name below it. Pops both.
+static bool reads_field(lua_State *L, int reads) {
+    int name = lua_gettop(L) - 1;
+    bool is_read = false;
+    if (lua_type(L, name) == LUA_TSTRING && lua_type(L, name + 1) == LUA_TSTRING) {
+        lua_pushfstring(L, "%s.%s", lua_tostring(L, name), lua_tostring(L, name + 1));
+        lua_pushfstring(L, "%s.*", lua_tostring(L, name));
+        is_read = lua_rawget(L, reads) != LUA_TNIL;
+        lua_pop(L, 1);
+        is_read |= lua_rawget(L, reads) != LUA_TNIL;
+    }
+    lua_settop(L, name - 1);
+    return is_read;
+}
+
+bool clua_has_changed_field(lua_State *L, int reads) {
+    int top = lua_gettop(L), changes = top + 1, change = top + 2, name = top + 3;
+    bool has_changed = false;
+    clua_need_stack(L, 20);
+    lua_Integer count = clua_push_kept(L, CLUA_KEPT_CHANGED_FIELDS) == LUA_TTABLE ? (lua_Integer)lua_rawlen(L, changes) : 0;
+    for (lua_Integer i = 1; i <= count && !has_changed; i++) {
+        lua_rawgeti(L, changes, i);
+        lua_rawgeti(L, change, 1);
+        if (clua_module_name(L, name)) {
+            lua_remove(L, name);
+            if (lua_isnil(L, -1)) {
+                lua_pop(L, 1);
+                lua_rawgeti(L, change, 2);
+            }
+            has_changed = reads_field(L, reads);
+        }
+        lua_settop(L, changes);
+    }
+    lua_settop(L, top);
+    return has_changed;
+}
+
+// MARK: modules
+
+// Pushes the record, `package.loaded` and its copy in the record. Returns the position, or -1 if the record has none.
+static lua_Integer push_loaded_modules(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_LIBRARIES);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    for (lua_Integer i = 0; lua_rawgeti(L, record, i + TABLE), lua_rawgeti(L, record, i + COPY), lua_istable(L, table + 1); i += PER_TABLE) {
+    lua_pushvalue(L, -1);
+    lua_Integer position = lua_rawget(L, -3) == LUA_TNIL ? -1 : lua_tointeger(L, -1);
+    lua_pop(L, 1);
+    lua_rawgeti(L, -2, position + COPY);
+    return position;
+}
+
+bool clua_is_module_kept(lua_State *L, int name) {
+    int top = lua_gettop(L);
+    if (!clua_state_of(L)->libraries_are_recorded) return true;
+    bool is_kept = false;
+    if (push_loaded_modules(L) >= 0) {
         lua_pushvalue(L, name);
-        is_kept |= lua_rawequal(L, table, loaded) && lua_rawget(L, table + 1) != LUA_TNIL;
-        lua_settop(L, loaded);
+        is_kept = lua_rawget(L, top + 3) != LUA_TNIL;
     }
     lua_settop(L, top);
     return is_kept;
 }
 
 void clua_adopt_module(lua_State *L, int name) {
-    int top = lua_gettop(L), record = top + 1, loaded = top + 2, table = top + 3;
+    int top = lua_gettop(L), record = top + 1, loaded = top + 2, copy = top + 3;
     if (!clua_state_of(L)->libraries_are_recorded) return;
-    clua_push_kept(L, CLUA_KEPT_LIBRARIES);
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    for (lua_Integer i = 0; lua_rawgeti(L, record, i + TABLE), lua_rawgeti(L, record, i + COPY), lua_istable(L, table + 1); i += PER_TABLE) {
+    lua_Integer position = push_loaded_modules(L);
+    lua_pushvalue(L, name);
+    if (position >= 0 && lua_rawget(L, copy) == LUA_TNIL) {
         lua_pushvalue(L, name);
-        if (lua_rawequal(L, table, loaded) && lua_rawget(L, table + 1) == LUA_TNIL) {
-            lua_pushvalue(L, name);
-            lua_pushvalue(L, name);
-            lua_rawget(L, loaded);
-            lua_rawset(L, table + 1);
-            lua_rawgeti(L, record, i + FIELD_COUNT);
-            lua_pushinteger(L, lua_tointeger(L, -1) + 1);
-            lua_rawseti(L, record, i + FIELD_COUNT);
-        }
-        lua_settop(L, loaded);
+        lua_pushvalue(L, name);
+        lua_rawget(L, loaded);
+        lua_rawset(L, copy);
+        lua_rawgeti(L, record, position + FIELD_COUNT);
+        lua_pushinteger(L, lua_tointeger(L, -1) + 1);
+        lua_rawseti(L, record, position + FIELD_COUNT);
     }
     lua_settop(L, top);
 }

@@ -18,6 +18,10 @@ bool clua_are_libraries_changed(lua_State *L);
 /// Stack: the table of a module at `table`, a key, a value. Assigns the value until clua_undo_changes, and pops key and value. Needs 6 slots.
 void clua_change_field(lua_State *L, int table);
 
+/// Whether clua_change_field has assigned a field with a name in the set at `reads`: `string.format` for a field of a module or library, or
+/// `string.*` for all of them. Reserves its own slots.
+bool clua_has_changed_field(lua_State *L, int reads);
+
 /// Gives the fields that clua_change_field has assigned their former values. Reserves its own slots.
 void clua_undo_changes(lua_State *L);
 
@@ -30,11 +34,18 @@ bool clua_is_module_kept(lua_State *L, int name);
 /// Makes the present content of the libraries the one that bodies find. Never raises.
 static inline void clua_adopt_libraries(lua_State *L) { clua_state_of(L)->libraries_are_recorded = false; }
 
+/// Whether a body waits in this worker's state for what runs now.
+static inline bool clua_has_waiting_body(const clua_state *state) {
+    const clua_suspended_body *outer = state->separates_globals ? state->stop.suspended : NULL;
+    while (outer != NULL && outer->body == NULL) outer = outer->outer;
+    return outer != NULL;
+}
+
 /// Before a body runs in a worker's state: restores the libraries if something may have changed them.
 static inline void clua_begin_isolation(lua_State *L) {
     clua_state *state = clua_state_of(L);
     bool must_look = !state->libraries_are_recorded || state->libraries_may_differ || state->checks_libraries_always;
-    if (!must_look || !state->separates_globals || state->stop.suspended->body != NULL) return;
+    if (!must_look || !state->separates_globals || clua_has_waiting_body(state)) return;
     clua_undo_changes(L);
     clua_restore_libraries(L);
 }

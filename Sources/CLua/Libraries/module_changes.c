@@ -99,6 +99,73 @@ bool clua_push_snapshot(lua_State *L, int table) {
     return is_there;
 }
 
+// MARK: modules that return the table of another one
+
+// Stack: a key, a value. `context` is the stack index of a table whose changes are looked at; the snapshot and the table of earlier changes follow.
+static void note_earlier_change(lua_State *L, void *context) {
+    int table = *(const int *)context, key = lua_gettop(L) - 1;
+    lua_pushvalue(L, table);
+    if (lua_rawget(L, table + 2) == LUA_TNIL) {
+        lua_newtable(L);
+        lua_pushvalue(L, table);
+        lua_pushvalue(L, -2);
+        lua_rawset(L, table + 2);
+    }
+    lua_pushvalue(L, key);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+}
+
+// Stack and context as above. Makes a change that is not an earlier one part of the snapshot.
+static void absorb_change(lua_State *L, void *context) {
+    int table = *(const int *)context, key = lua_gettop(L) - 1;
+    lua_pushvalue(L, table);
+    if (lua_rawget(L, table + 2) == LUA_TTABLE) {
+        lua_pushvalue(L, key);
+        if (lua_rawget(L, -2) != LUA_TNIL) return;
+    }
+    lua_pushvalue(L, key);
+    lua_pushvalue(L, key + 1);
+    lua_rawset(L, table + 1);
+}
+
+void clua_note_earlier_changes(lua_State *L) {
+    int earlier = lua_gettop(L) + 1, snapshots = earlier + 1, table = earlier + 2;
+    clua_need_stack(L, 20);
+    lua_newtable(L);
+    clua_push_kept(L, CLUA_KEPT_SNAPSHOTS);
+    lua_pushnil(L);
+    while (lua_next(L, snapshots)) {
+        lua_pushvalue(L, earlier);
+        if (lua_istable(L, table + 1)) clua_find_changes(L, table, table + 1, note_earlier_change, &table);
+        lua_settop(L, table);
+    }
+    lua_settop(L, earlier);
+    clua_keep(L, CLUA_KEPT_EARLIER_CHANGES);
+}
+
+// Stack: a value. Makes its new changes part of its snapshot, if it has one, and pops it.
+static void renew(lua_State *L) {
+    int table = lua_gettop(L);
+    if (lua_istable(L, table) && clua_push_snapshot(L, table) && clua_push_kept(L, CLUA_KEPT_EARLIER_CHANGES) == LUA_TTABLE)
+        clua_find_changes(L, table, table + 1, absorb_change, &table);
+    lua_settop(L, table - 1);
+}
+
+void clua_renew_snapshot(lua_State *L, int name) {
+    int module = lua_gettop(L) + 1;
+    clua_need_stack(L, 24);
+    clua_push_loaded(L, name);
+    if (lua_istable(L, module) && clua_push_snapshot(L, module)) {
+        lua_settop(L, module);
+        lua_pushnil(L);
+        while (lua_next(L, module)) renew(L);
+        lua_pushvalue(L, module);
+        renew(L);
+    }
+    lua_settop(L, module - 1);
+}
+
 // MARK: requirements
 
 void clua_note_requirement(lua_State *L, int name) {

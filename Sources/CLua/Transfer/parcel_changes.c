@@ -301,10 +301,12 @@ void changes_of_global(encoder *e, const clua_global_read *read) {
         clua_push_loaded(L, value + 1);
         bool is_loaded = !lua_isnil(L, -1);
         lua_pop(L, 1);
-        if (is_loaded)
+        if (is_loaded) {
             compare_used(e);
-        else
+        } else {
             note_plain_globals(e);
+            compare_libraries(e);
+        }
     } else if (clua_push_snapshot(L, value)) {
         place place = {e, value, NULL};
         if (e->is_tracking) {

@@ -241,6 +241,8 @@ final class RuntimeCore: @unchecked Sendable {
         }
         state.registrationCount = published.registrations.count
         if !isMain(state) {
+            // Code that a body starts has the settings of the body.
+            if state.isRunning { return }
             for setting in published.settings { try state.apply(setting) }
             state.preludes = published.preludes
         }
