@@ -1,9 +1,9 @@
 import CLua
 import OpEngine
 
-/// A Lua state that another program makes, closes, and runs scripts in, and the host's actions at its end. One thread uses it.
+/// A Lua state that another program makes, closes, and runs scripts in, and the host's actions at its end. One thread uses the state.
 ///
-/// Lua keeps it until the state is gone.
+/// Lua keeps this object until the state is gone.
 // Safety: `runtime` is set once, before the first script runs, and cleared when the state is gone. Only the state's thread uses the object.
 final class Adoption: @unchecked Sendable {
     var runtime: Runtime?
@@ -49,8 +49,8 @@ final class Adoption: @unchecked Sendable {
 }
 
 extension Runtime {
-    /// Does what `close` does before it closes the main state, which another program will close: cancels all operations and timers, and stops the
-    /// workers. Waits at most for `deadline`. The calling thread must be inside. Further calls do nothing.
+    /// Does the part of `close` that precedes closing the main state, which another program will close: cancels all operations and timers, and
+    /// stops the workers. Waits at most for `deadline`. The calling thread must be inside. Further calls do nothing.
     ///
     /// - Returns: the names of the operations that did not end.
     package func stop(deadline: Duration) -> [String] {

@@ -5,7 +5,7 @@ import Synchronization
 
 /// A call into a state that can be stopped: one that a task awaits, or that belongs to a group.
 final class StoppableCall: Sendable {
-    /// Why a call ends early.
+    /// The reasons why a call ends early.
     enum Stop: UInt8 {
         case none, cancelled, closed
     }
@@ -13,7 +13,7 @@ final class StoppableCall: Sendable {
     /// The method of `Runtime`, for messages.
     let name: StaticString
     private let stop = Atomic<UInt8>(Stop.none.rawValue)
-    /// The call inside which this one is made. Its caller keeps it alive.
+    /// The call around this one. The caller of the outer call keeps it alive.
     // Safety: only the thread that makes the calls uses it.
     @safe fileprivate nonisolated(unsafe) unowned(unsafe) var outer: StoppableCall?
 
@@ -22,10 +22,10 @@ final class StoppableCall: Sendable {
     /// The call in C.
     var body: UnsafeRawPointer? { unsafe clua_body_of_call(Unmanaged.passUnretained(self).toOpaque()) }
 
-    /// On the thread that makes the call, or before it is made: whether this call or one around it has to stop.
+    /// Whether this call or one around it has to stop. Read this on the thread that makes the call, or before the call is made.
     var isStopped: Bool { stop.load(ordering: .acquiring) != Stop.none.rawValue || (outer?.isStopped ?? false) }
 
-    /// Records a reason, unless there is one. Returns whether it was recorded.
+    /// Records a reason, unless an earlier one was recorded. Returns whether it recorded the reason.
     @discardableResult
     func stop(because reason: Stop) -> Bool {
         stop.compareExchange(expected: Stop.none.rawValue, desired: reason.rawValue, ordering: .acquiringAndReleasing).exchanged
@@ -37,8 +37,8 @@ final class StoppableCall: Sendable {
     }
 }
 
-/// The calls that tasks await. One thread makes them, in the order of their arrival, and ends when none is left. So no thread of an actor
-/// waits for a script.
+/// The calls that tasks await. One thread makes the calls in the order of their arrival, and ends when no call is left. So no thread of an
+/// actor waits for a script.
 final class AwaitedCalls: Sendable {
     private struct Waiting {
         let call: StoppableCall
@@ -144,11 +144,11 @@ extension LuaState {
         defer {
             stoppableCall = outer
             call.outer = nil
-            // The request has reached this call instead.
+            // A request to stop the outer call has reached this call, so repeat it.
             if let outer, outer.isStopped { requestStop(of: outer) }
         }
         return try unsafe stoppable(as: call.body) { () throws(Cause) in
-            // The request may have come before there was anything to stop.
+            // The request may have arrived before this call could be stopped.
             if call.isStopped { requestStop(of: call) }
             return try body()
         }

@@ -10,7 +10,7 @@ import Synchronization
 
 /// A program that a script has started, together with its process group: everything that the program starts in turn.
 ///
-/// A running process can still cause events, so while it runs no wait is reported as one that can never end.
+/// A running process can still cause events, so the runtime reports no wait as one that can never end.
 @safe
 final class ChildProcess: EventSource, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `start` writes `pointer`, `owner` and `activity` once, before any thread but the I/O thread has
@@ -71,7 +71,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     /// Handles the end of the process. On the I/O thread.
     private func hasEnded(_ operation: LuaOperation?) {
-        // Posted before other threads learn of the end, so that the callback has run when a wait returns.
+        // The callback is posted before other threads learn of the end, so that it has run when a wait returns.
         if callsBack { state.post { self.callBack() } }
         ended.store(true, ordering: .releasing)
         if let activity { Recorder.activityEnded(activity, summary) }
@@ -101,7 +101,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return Int(unsafe cio_process_id(pointer))
     }
 
-    /// Makes the end of the process wake `inbox`, until `stopWaking` has been called as often as this.
+    /// Makes the end of the process wake `inbox`, until `stopWaking` has been called as often as `wake`.
     func wake(_ inbox: Inbox) { mutable.withLock { $0.waiting.append(inbox) } }
 
     func stopWaking(_ inbox: Inbox) {
@@ -115,7 +115,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     /// Ends the whole process group: SIGTERM, and two seconds later SIGKILL for the processes that remain.
     func end() { if let pointer = unsafe pointer { unsafe cio_process_end(pointer) } }
 
-    /// Sends a signal to the whole process group. Returns false if no process of it is left.
+    /// Sends a signal to the whole process group. Returns false if no process of the group is left.
     ///
     /// - Throws: the system's error message.
     func send(signal: Int32) throws(Failure) -> Bool {
@@ -175,7 +175,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     }
 
     /// The reason why a wait for the process must raise an error: the process exceeded its timeout, or its output exceeded the memory. Nil
-    /// if it ended by itself or by a signal.
+    /// if the process runs, or has ended by itself or by a signal.
     var errorMessage: String? {
         guard let result else { return nil }
         if result.lacked_memory { return "not enough memory for what '\(name)' wrote: it was ended" }

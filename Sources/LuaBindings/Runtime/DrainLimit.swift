@@ -1,6 +1,6 @@
 /// The amount that one call of `drain` may still run.
 ///
-/// Of fixed size, unlike an instant of a clock, because each Lua state has one.
+/// Each Lua state stores a limit, so the limit has a fixed size, unlike an instant of a clock.
 struct DrainLimit {
     private var count: Int
     /// The end, by `MonotonicClock`.

@@ -80,7 +80,7 @@ extension LuaState {
         try unsafe attempt { lua, failure in unsafe clua_require(lua, module, global, &failure) }
     }
 
-    /// Runs callbacks and main-queue operations that are there now, up to the limit if there is one. They are not part of what calls this.
+    /// Runs the callbacks and main-queue operations that have arrived, within `limit` unless it is nil. They do not belong to the calling code.
     func drain(_ limit: DrainLimit?) {
         let (call, outer) = (stoppableCall, drainLimit)
         (stoppableCall, drainLimit) = (nil, limit)
@@ -128,7 +128,7 @@ extension LuaState {
 
 /// Calls `body` with C strings that are valid during the call.
 private func withCStrings<Result>(_ strings: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> Result) -> Result {
-    // Not an array: Swift would make its type when the command starts, which takes 33,000 instructions.
+    // For an array, Swift would make a type when the command starts, which takes 33,000 instructions.
     let copies = UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>.allocate(capacity: strings.count + 1)
     for (index, string) in strings.enumerated() { unsafe copies[index] = unsafe string.withCString { unsafe strdup($0) } }
     unsafe copies[strings.count] = nil

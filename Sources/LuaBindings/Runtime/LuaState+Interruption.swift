@@ -23,7 +23,7 @@ extension LuaState {
         return true
     }
 
-    /// Whether Ctrl-C was pressed and has been raised or taken. Read this before running something that Ctrl-C could end unnoticed.
+    /// Whether Ctrl-C was pressed and has been raised or taken. Read this before running code that Ctrl-C could end unnoticed.
     var interruptWasRaised: Bool { unsafe clua_interrupt_was_raised(running) }
 
     /// Whether Ctrl-C was pressed and had not yet been raised when `wasRaised` was read. Takes the interrupt, even if it has been raised
@@ -34,7 +34,7 @@ extension LuaState {
         return true
     }
 
-    /// Runs `body`, whose error will become a value. If Ctrl-C raised that error, it is raised again in the code that continues here.
+    /// Runs `body`, whose error will become a value. If Ctrl-C raised the error, renews the interrupt for the code that continues here.
     func keepingInterrupt<Result>(_ body: () throws(Failure) -> Result) throws(Failure) -> Result {
         let wasRaised = interruptWasRaised
         defer { if !wasRaised, interruptWasRaised { unsafe clua_renew_interrupt(running) } }

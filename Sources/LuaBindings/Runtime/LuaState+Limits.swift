@@ -8,7 +8,7 @@ final class LimitedRun: Sendable {
     let budget: RunBudget
     private let reason = Atomic<Int32>(0)
 
-    /// Whether the run lasts a second longer than the first request to stop it. Counts as one more request.
+    /// Whether the run still lasts a second after the first request to stop it. Each read counts as one more request.
     var isOverdue: Bool { Double(requests.wrappingAdd(1, ordering: .relaxed).oldValue) * LuaOperation.repetition > 1 }
     private let requests = Atomic<Int>(0)
 
@@ -28,8 +28,8 @@ extension LuaState {
         if let output = unsafe core.outputLimit { unsafe clua_limit_output(running, output) }
     }
 
-    /// Calls `body`, which runs a script or a callback, within `budget`, or a new one if that is nil. Code of an operation has the limits of
-    /// the operation instead.
+    /// Calls `body`, which runs a script or a callback, within `budget`, or within a new one if `budget` is nil. Code of an operation has the
+    /// limits of the operation instead.
     func limited<Result>(by budget: RunBudget?, _ body: () throws(Failure) -> Result) throws(Failure) -> Result {
         guard core.usage.limitsRuns, currentOperation == nil else { return try body() }
         let budget = budget ?? RunBudget(core.usage.limits)
@@ -40,7 +40,7 @@ extension LuaState {
         defer { currentRun = outer }
         do throws(Failure) {
             return try unsafe stoppable(as: pointer) { () throws(Failure) in
-                // Not earlier: it would find nothing to stop.
+                // The timer starts here, because earlier it would find nothing to stop.
                 let timer = budget.secondsLeft.map { seconds in core.io.after(max(seconds, 0)) { [core, self] in core.stop(run, in: self) }
                 }
                 defer { timer?.cancel() }

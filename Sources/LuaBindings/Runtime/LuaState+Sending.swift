@@ -6,14 +6,14 @@ extension LuaState {
     /// Encodes the top `count` values on the stack of the current call.
     func encode(count: Int32, _ role: clua_parcel_role) throws(Failure) -> Parcel { try unsafe Parcel(encodeContents(count: count, role)) }
 
-    /// Encodes a function and its arguments, the top `count` values, for other states, which get the settings that it may use.
+    /// Encodes a function and its arguments, the top `count` values, for other states, and publishes the settings that the function may use.
     func encodeBody(count: Int32) throws(Failure) -> Parcel {
         let parcel = try encode(count: count, CLUA_BODY)
         if !parcel.isFlat { publishSettings() }
         return parcel
     }
 
-    /// Like `encode`, but the caller owns what the parcel owns.
+    /// Like `encode`, but the caller must release the contents with `clua_parcel_release`, or make a `Parcel` of them.
     func encodeContents(count: Int32, _ role: clua_parcel_role) throws(Failure) -> clua_parcel {
         var contents = unsafe clua_parcel()
         do throws(Failure) {

@@ -21,16 +21,16 @@ final class LuaState: @unchecked Sendable {
     /// The number of calls into Lua that have not returned.
     @safe @exclusivity(unchecked) private var attemptCount = 0
     var isRunning: Bool { attemptCount > 0 }
-    /// The number of pins of handles. Each is there for code outside of the state that will call a function in the handle.
+    /// The number of pins of handles. Each pin is for code outside of the state that may call a function in the handle.
     @safe @exclusivity(unchecked) private var pinCount = 0
     /// The number of completion blocks that this state has begun to run.
     @safe @exclusivity(unchecked) var ranCompletionCount = 0
     /// Whether Lua can no longer be used. Host objects that are released later may still try to use it.
     @safe @exclusivity(unchecked) private(set) var isLuaClosed = false
-    /// Whether a script has ever observed something in this state.
+    /// Whether a script in this state has ever observed an operation or a queue.
     var hasObserved = false
     var isSealing = false
-    /// The last operation that found no result in a failed one, for the report of its own failure.
+    /// The last read of a failed operation's missing result, for the report of the reader's own failure.
     var missingResult: MissingResult?
     /// The last error of a host function, until a failure of Lua shows whether that was the cause.
     var thrownByHost: (message: String, error: any Error)?
@@ -41,7 +41,7 @@ final class LuaState: @unchecked Sendable {
     var currentRun: LimitedRun?
     /// The version of the runtime's shared data (`RuntimeCore.Shared`) that this state has taken over.
     @safe @exclusivity(unchecked) var appliedSharedVersion = 0
-    /// The number of the host's functions and classes that this state has.
+    /// The number of the host's registrations that this state has.
     var registrationCount = 0
     /// The functions to run, in this order, before any operation. Empty in the main state.
     @safe @exclusivity(unchecked) var preludes: [Prelude] = []
@@ -61,7 +61,7 @@ final class LuaState: @unchecked Sendable {
     private(set) var awaitedObservations: [ObjectIdentifier: Observation] = [:]
     /// The scripts' own field names on operations that were checked for misspellings. At most a few hundred.
     var acceptedNames: Set<String> = []
-    /// The operations that were sent by reference and still have to be sealed.
+    /// The operations that were sent by reference and are not sealed yet.
     var unsealed: [LuaOperation] = []
     /// The operations that left by reference while they were in no queue. Their handles are pinned; nothing else in this state keeps them.
     @safe @exclusivity(unchecked) var sealed: Set<UnsafeMutableRawPointer> = unsafe []
@@ -120,7 +120,7 @@ final class LuaState: @unchecked Sendable {
         core.states.withLock { $0.append(self) }
     }
 
-    /// Makes the state of `lua` this state, and pushes the module there. Nil if that is not possible; then a message is pushed.
+    /// Makes the state of `lua` this state, and pushes the module there. If that fails, pushes a message and returns nil.
     init?(core: RuntimeCore, inbox: Inbox, adopting lua: OpaquePointer, _ adoption: Adoption) {
         self.core = core
         self.inbox = inbox
@@ -176,7 +176,7 @@ final class LuaState: @unchecked Sendable {
         for index in origins.indices { origins[index] = nil }
     }
 
-    /// Keeps the worker's thread alive while something may call a function of this state.
+    /// Keeps the worker's thread alive while other code may call a function of this state.
     private func keepThread() { if !isOfHost { Worker.current?.keepsAlive = pinCount > 0 } }
 
     /// Counts a pin.
@@ -281,7 +281,7 @@ final class LuaState: @unchecked Sendable {
         var results = unsafe clua_parcel()
         // An operation that the call has started by hand has taken the request to stop the call.
         defer { if let stoppableCall, stoppableCall.isStopped { requestStop(of: stoppableCall) } }
-        // First: a request to stop the operation finds it running here from now on.
+        // This is first: from now on, a request to stop the operation finds its body running here.
         try suspended(by: operation) { () throws(Failure) in
             let memoryLimit = try operation.willRunBody()
             try runPreludes()
@@ -309,7 +309,7 @@ final class LuaState: @unchecked Sendable {
         return unsafe ReturnedValues(taking: &results)
     }
 
-    /// Runs `body` while `operation`, or nothing if it is nil, is what runs here. The code that ran before is suspended meanwhile.
+    /// Runs `body` as code of `operation`, or of no operation if that is nil. The code around it is suspended meanwhile.
     @inline(__always)
     func suspended<Result, Cause: Error>(
         by operation: LuaOperation?, _ body: () throws(Cause) -> Result
@@ -321,7 +321,7 @@ final class LuaState: @unchecked Sendable {
         return try unsafe stoppable(as: operation.map { unsafe UnsafeRawPointer(Unmanaged.passUnretained($0).toOpaque()) }, body)
     }
 
-    /// Runs `body` so that requests to stop `identity` reach it. Requests to stop the code around it wait until it has returned.
+    /// Runs `body` so that requests to stop `identity` reach it. A pending request to stop the code around it waits until `body` has returned.
     @inline(__always)
     func stoppable<Result, Cause: Error>(
         as identity: UnsafeRawPointer?, _ body: () throws(Cause) -> Result
@@ -335,16 +335,16 @@ final class LuaState: @unchecked Sendable {
         }
     }
 
-    /// The state that the calling thread has used last; nil if it has used none, or that one was closed.
+    /// The state that was attached last to the calling thread and still is; nil if no state is.
     static var ofThread: LuaState? { unsafe unmanagedOfThread?.takeUnretainedValue() }
 
     static var unmanagedOfThread: Unmanaged<LuaState>? {
-        // Safety: a state is attached to its thread until it is closed.
+        // Safety: a state is detached from its thread before it is freed.
         guard let object = unsafe clua_thread_object() else { return nil }
         return unsafe Unmanaged<LuaState>.fromOpaque(object)
     }
 
-    /// Runs `job` on the state's thread; drops it if the state was closed. From any thread.
+    /// Runs `job` on the state's thread. Drops the job if the state was closed. From any thread.
     func post(_ job: @escaping @Sendable () -> Void) { if !isClosed { inbox.post(job) } }
 
     /// Calls the callback in the handle of `object` with the object. Removes the callback from the handle unless `isKept` is true.
@@ -352,7 +352,7 @@ final class LuaState: @unchecked Sendable {
     /// - Parameters:
     ///   - group: the group of the callback.
     ///   - argument: another argument; nil for none.
-    ///   - budget: the budget of the run that it belongs to.
+    ///   - budget: the budget of the callback's run.
     func runCallback(
         of object: AnyObject, for group: Runtime.Group?, keeping isKept: Bool = false, argument: UnsafePointer<clua_item>? = nil,
         by budget: RunBudget?, named name: @autoclosure () -> String
@@ -367,8 +367,8 @@ final class LuaState: @unchecked Sendable {
         } catch { report(error, in: name(), of: group) }
     }
 
-    /// Reports on stderr that a callback has failed. A callback that stopped because of `os.exit`, or because its group was cancelled, has
-    /// not failed. A callback that Ctrl-C stopped has not failed either, because the wait that called it ends.
+    /// Reports that a callback has failed. A callback that stopped because of `os.exit`, or because its group was cancelled, has not failed. A
+    /// callback that Ctrl-C stopped has not failed either, because Ctrl-C also ends the wait that called it.
     func report(_ failure: Failure, in name: String, of group: Runtime.Group?) {
         if failure.stop != nil, group?.isCancelled ?? false { return }
         if failure.stop != nil, core.requestedExitStatus != nil { return }
@@ -382,7 +382,7 @@ final class LuaState: @unchecked Sendable {
         eventSources[ObjectIdentifier(source)] = source
     }
 
-    /// Ends what `expect` began: `source` makes no more calls.
+    /// Undoes `expect`: `source` makes no more calls.
     func forget(_ source: some EventSource) {
         guard !isClosed else { return }
         if eventSources.removeValue(forKey: ObjectIdentifier(source)) != nil { unpin(source) }

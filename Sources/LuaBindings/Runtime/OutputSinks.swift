@@ -1,4 +1,4 @@
-/// The destinations of what scripts and the runtime write: the host's sinks, or stdout and stderr.
+/// The destinations of the output of scripts and of the runtime: the host's sinks, or stdout and stderr.
 struct OutputSinks: Sendable {
     let output: (@Sendable ([UInt8]) -> Void)?
     let errorOutput: (@Sendable ([UInt8]) -> Void)?

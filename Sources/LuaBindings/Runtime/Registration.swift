@@ -6,7 +6,7 @@ import OpPlatform
 protocol Registration: AnyObject, Sendable {
     /// The name in messages.
     var name: String { get }
-    /// Identifies the objects of a class: their type, or what `ClassedObject` says. Nil for anything but a class.
+    /// Identifies the objects of a class: their type, or their `ClassedObject.classIdentity`. Nil for anything but a class.
     var objectClass: ObjectIdentifier? { get }
     func register(in lua: OpaquePointer, _ failure: inout clua_failure) -> Int32
     func register(inProcess process: OpaquePointer, _ failure: inout clua_failure) -> Int32

@@ -2,11 +2,11 @@ import CLua
 
 /// The time and the instructions of a run: a call of the host into Lua, with all the callbacks and operations that result from it.
 ///
-/// A `Runtime.Group` is passed on in the same way, but is something else. A host makes a group, which may have any number of runs and be
-/// part of another one. A run has a budget without being asked for, and only if such limits are set. A group knows its members, and ends
-/// them at once. A budget does not know its users, because each of them has a timer and a counter of its own. An operation is in the group
-/// of the code that has made it, which costs it nothing. It uses the budget of the code that has first added or started it, because that
-/// code lets it run.
+/// A `Runtime.Group` is passed on in the same way, but differs. A host makes a group, which may have any number of runs and be part of
+/// another group. The runtime makes the budget of a run, and only if such limits are set. A group knows its members, and ends them at once.
+/// A budget does not know its users, because each user has a timer and a counter of its own. An operation is in the group of the code that
+/// has made it, which costs the operation nothing. The operation uses the budget of the code that has first added or started it, because
+/// that code lets it run.
 // Safety: `instructions` is atomic and lives as long as the budget.
 @safe
 final class RunBudget: @unchecked Sendable {
@@ -61,7 +61,7 @@ extension LuaState {
 }
 
 extension LuaOperation {
-    /// The budget of the code that has added or started the operation. Nil if no limit applies, or if the host did and no body has begun.
+    /// The budget of the code that has added or started the operation. Nil if no limit applies, or if that was the host and no body has begun.
     var budget: RunBudget? { core.usage.limitsRuns ? rare { $0.budget } : nil }
 
     /// Makes the operation use the budget of the code that runs in `state`, unless it has one.

@@ -5,7 +5,7 @@ public import OpEngine
 /// A thread of the runtime makes the calls that tasks await, one after the other, in the order of their arrival. The thread enters the main
 /// state when no other thread is inside, and delivers callbacks while it waits. Host functions that a script calls meanwhile run on that
 /// thread, not in the actor of the task. A call that is awaited costs two switches between threads, and the start of a thread if no other
-/// call is waiting.
+/// call waits or runs.
 ///
 /// Cancelling the task stops the script, even if it does not check for that, ends its wait, and throws `CancellationError`. A script inside
 /// a long call of a C function stops when that call returns.
@@ -88,7 +88,8 @@ extension Runtime {
         try await perform(as: "results(of:)") { try $0.results(of: operation) }
     }
 
-    /// Runs what remains until nothing can happen any more. Like the method that blocks, but suspends the task.
+    /// Runs what remains until nothing can happen any more. Like the method that blocks, but suspends the task. Cancelling the task ends the
+    /// wait, and sets `Ending.wasInterrupted` instead of throwing an error.
     public func finish() async throws -> Ending { try await perform(as: "finish()") { try $0.finish() } }
 
     private func perform<Result: Sendable>(

@@ -6,7 +6,7 @@ extension Runtime {
     public enum ExitCause: Sendable {
         /// An operation has called `os.exit`.
         case script
-        /// The time that was passed to `requestExit` is over.
+        /// The time that the host has passed to `requestExit` is over.
         case deadline
         /// An operation has failed, and the host had called `requestExitAtFirstFailure`.
         case failure(OperationFailure)

@@ -3,12 +3,12 @@ import OpEngine
 /// The work that waits for the main state: callbacks, operations of the main queue, timers, the ends of programs.
 ///
 /// This work waits until a call that waits or drains is inside. A host that is not inside all the time learns by one of three announcements
-/// that there is work to `drain`. An announcement is made once, and again after a `drain` or another call that waits. It may be made in
-/// vain.
+/// that there is work to `drain`. The runtime announces work once, and again after a `drain` or another call that waits. Another call may have
+/// run the work before the host drains.
 extension Runtime {
     /// Enters, runs the work that waits for the main state, and does not wait for more.
     ///
-    /// While a call that a task awaits is inside, that call runs the work, and `drain` returns false at once.
+    /// While a call that a task awaits is inside, `drain` returns false at once: that call runs the work, or announces it when it leaves.
     ///
     /// - Parameters:
     ///   - limit: the maximum number of callbacks and operations to run; nil for all that have arrived.
@@ -35,8 +35,8 @@ extension Runtime {
         }
     }
 
-    /// A file descriptor that becomes readable when there is work to `drain`: for a host that polls. It belongs to the runtime. Do not read
-    /// from it. From any thread, while the runtime is open.
+    /// A file descriptor that becomes readable when there is work to `drain`: for a host that polls. The descriptor belongs to the runtime. Do
+    /// not read from it. From any thread, while the runtime is open.
     public var wakeDescriptor: Int32 { engine.mainInbox.fileDescriptor }
 
     /// A closure that is called when there is work to `drain`, and when it is set if there is work already. The thread that causes this

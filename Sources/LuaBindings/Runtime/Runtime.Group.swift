@@ -18,8 +18,8 @@ extension Runtime {
     ///
     /// A group has no limits of its own: `Runtime.Limits` apply to each run in it.
     ///
-    /// An operation belongs to the group of the code that made it, whoever adds it to a queue. Operations of a `LuaFunction` belong to the
-    /// group in which `Runtime.function` was called. Operations that are not the scripts' belong to no group.
+    /// An operation belongs to the group of the code that made it, even if other code adds it to a queue. Operations of a `LuaFunction` belong
+    /// to the group in which `Runtime.function` was called. Operations that are no `LuaOperation` belong to no group.
     ///
     /// - Concurrency: safe from every thread. The runtime may be closed while the group still exists.
     public final class Group: Sendable {
@@ -48,7 +48,7 @@ extension Runtime {
             self.parent = parent
         }
 
-        /// Whether `cancel` was called, of this group or of one that it is part of.
+        /// Whether this group, or one that it is part of, was cancelled.
         public var isCancelled: Bool { cancelled.load(ordering: .acquiring) || (parent?.isCancelled ?? false) }
 
         /// The operations of the group that have not finished. O(unfinished operations of the runtime).
@@ -68,7 +68,7 @@ extension Runtime {
             if !cancelled.exchange(true, ordering: .acquiringAndReleasing) { stopMembers(after: 0.05) }
         }
 
-        /// Stops the members. Repeats that if code may start meanwhile, or overlook the request.
+        /// Stops the members. Repeats that while calls or bodies run, because code may start meanwhile, or overlook the request.
         ///
         /// - Parameter seconds: the time until the repetition.
         private func stopMembers(after seconds: Double) {

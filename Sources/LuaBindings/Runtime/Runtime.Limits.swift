@@ -26,17 +26,17 @@ extension Runtime {
         /// The bytes of the values that leave a state at once: the results of an operation, a function with its arguments and captured
         /// values, or a value that is stored in an operation.
         public var valueBytes: Int?
-        /// The number of values that one operation may store under names of the script's own. Its keys, its needs and its conditions have
-        /// the same limit.
+        /// The number of values that one operation may store under names of the script's own. The numbers of its keys, needs and conditions,
+        /// and of the elements of its `inputs`, `outputs` and `env`, have the same limit.
         public var storedValues: Int?
         /// The bytes of the values that wait in all channels of the runtime; nil for `Configuration.stateMemoryLimit`. A channel itself counts as
         /// 256 bytes.
         public var channelBytes: Int?
         /// The bytes that all states together may print, or write to files.
         public var outputBytes: Int?
-        /// The programs that may run at once.
+        /// The programs of `opscript.process` and `opscript.sh` that may run at once.
         public var processes: Int?
-        /// The operations that scripts may start, in the runtime's life. Another attempt of an operation counts as one.
+        /// The operations that scripts may add or start, in the runtime's life. Another attempt of an operation counts as one.
         public var operations: Int?
         /// The unfinished operations in one queue.
         public var queueLength: Int?

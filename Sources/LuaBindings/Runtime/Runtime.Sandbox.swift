@@ -19,7 +19,7 @@ extension Runtime {
         public var allowsSystem = true
         /// The library `debug`.
         public var allowsDebug = true
-        /// `string.dump`, and `load` of what it returns. Invalid bytecode can crash the process. Without it there are no `dofile` and
+        /// `string.dump`, and `load` of binary chunks. Invalid bytecode can crash the process. Without it there are no `dofile` and
         /// `loadfile`. Modules on `package.path` are the host's, and may be bytecode.
         public var allowsBytecode = true
         /// Modules in C, which can do anything and cannot be stopped: `package.cpath` and `package.loadlib`.
@@ -40,7 +40,7 @@ extension Runtime {
         public init() {}
 
         /// For untrusted scripts: nothing but the language, `coroutine`, `math`, `string`, `table`, `utf8`, `os.clock`,
-        /// `os.date`, `os.difftime` and `os.time`, and operations, queues and timers.
+        /// `os.date`, `os.difftime` and `os.time`, and operations, queues, timers and channels.
         public static var untrusted: Sandbox {
             var sandbox = Sandbox()
             sandbox.allowsFiles = false

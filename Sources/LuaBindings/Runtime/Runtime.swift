@@ -4,8 +4,8 @@ import Synchronization
 
 /// Runs Lua scripts whose operations use all processors.
 ///
-/// The main state, which runs the scripts, belongs to no thread. A call *enters* it, is the only one inside, and leaves. Work that waits for the
-/// main state, such as callbacks and operations of the main queue, runs while a call inside waits, or in `drain`. Each worker has a Lua
+/// The main state, which runs the scripts, belongs to no thread. A call *enters* it, is the only call inside, and leaves. Work that waits for
+/// the main state, such as callbacks and operations of the main queue, runs while a call inside waits, or in `drain`. Each worker has a Lua
 /// state of its own. After `close`, every throwing method throws an error.
 ///
 /// ```swift
@@ -109,7 +109,7 @@ public final class Runtime: Sendable {
         public let stuckOperations: [String]
         /// The number of callbacks that raised an error. Each error was reported on stderr when it occurred.
         public let callbackErrorCount: Int
-        /// Whether a signal ended the wait.
+        /// Whether the wait ended early: because of a signal, a request to exit, `close`, or the cancellation of its task or group.
         public let wasInterrupted: Bool
     }
 
@@ -117,7 +117,7 @@ public final class Runtime: Sendable {
     public let engine: Engine
     let core: RuntimeCore
     /// Nil when the runtime has been closed.
-    // Safety: changes only while the thread is inside.
+    // Safety: changes only on the thread that is inside.
     @safe private(set) nonisolated(unsafe) var main: LuaState?
     private let isClosing = Atomic<Bool>(false)
 
@@ -142,12 +142,13 @@ public final class Runtime: Sendable {
         engine.entrance.open(for: state)
     }
 
-    // Without a main state, the initializer has failed.
+    // Without a main state, the initializer has failed, or the runtime was closed.
     deinit { if main != nil { close() } }
 
-    /// Cancels all operations and timers, stops the workers and closes all states. Stops what tasks await; those tasks catch an error. Waits
-    /// for bodies that do not check `isCancelled`, and for the thread that is inside, but at most for `deadline`. After half of that time,
-    /// stops those bodies and the script that is inside; after three quarters, callbacks that still run.
+    /// Cancels all operations and timers, stops the workers and closes all states. Stops the calls that tasks await; those tasks catch an error.
+    /// Waits at most for `deadline` in all. First waits for the thread that is inside, and stops its script after half of that time. Then waits
+    /// for bodies that do not check `isCancelled`, stops these after half of the time that is left, and callbacks that still run after three
+    /// quarters of it.
     ///
     /// From any thread that is not inside, except the threads of the runtime's own operations: otherwise the process ends with a message.
     /// Further calls do nothing, also while the first one is under way.
@@ -163,7 +164,7 @@ public final class Runtime: Sendable {
         guard beginClosing() else { return [] }
         let end = ContinuousClock.now + deadline
         let hasEntered = enterToClose(half: end - deadline / 2, until: end)
-        // A request that was not noticed would stop the next code: another call, or callbacks that this one delivers.
+        // A request that no code has noticed would stop the next code: another call, or callbacks that this call delivers.
         core.withdrawEndOfMainState()
         guard hasEntered else {
             isClosing.store(false, ordering: .releasing)
@@ -187,13 +188,13 @@ public final class Runtime: Sendable {
         core.io.end()
         core.beginClosing()
         let duration = ContinuousClock.now.duration(to: end)
-        // Callbacks belong to no operation that could be stopped. A script without any does not start a thread just to end it.
+        // Callbacks belong to no operation that could be stopped. A runtime without callbacks does not start the I/O thread just to end it.
         if core.mayHaveCallbacks { core.io.after(0.75 * (duration / .seconds(1))) { [core] in core.endCallbacks() } }
         let left = engine.shutdown(deadline: duration) { ($0 as? LuaOperation)?.interrupt() }.map(\.displayName)
         // The callbacks of programs, if the script has set any, are among those that are drained.
         core.io.awaitPrograms()
         _ = engine.mainInbox.drain()
-        // Not earlier: `io` stops a drained callback after its time limit.
+        // `io` stops last, because until then it stops a drained callback after its time limit.
         core.io.stop()
         core.withdrawEndOfMainState()
         return left
@@ -379,8 +380,8 @@ public final class Runtime: Sendable {
         }
     }
 
-    /// Runs the remaining operations, callbacks and main-queue operations until nothing can happen any more, or until a signal ends the
-    /// wait.
+    /// Runs the remaining operations, callbacks and main-queue operations until nothing can happen any more, or until the wait ends early. See
+    /// `Ending.wasInterrupted`.
     public func finish() throws(LuaError) -> Ending {
         try inside { state in
             var wasInterrupted = false
@@ -398,7 +399,8 @@ public final class Runtime: Sendable {
         }
     }
 
-    /// The status that an operation on a worker has passed to `os.exit`, or that `requestExit` was given; nil if no code has asked for an end.
+    /// The status that an operation on a worker has passed to `os.exit`, or the host to `requestExit` or `requestExitAtFirstFailure`; nil if
+    /// nothing has ended the run.
     public var requestedExitStatus: Int32? { core.requestedExitStatus }
 
     /// The failures that no script and no host has read, oldest first. Each is returned only once.
@@ -420,8 +422,7 @@ public final class Runtime: Sendable {
         return signal == 0 ? nil : signal
     }
 
-    /// Makes scripts' warnings go to stderr, as after `warn("@on")`. Applies to the main state and to workers that have not yet run a
-    /// script.
+    /// Sends scripts' warnings to stderr, as after `warn("@on")`. Applies to the main state, and to workers' states that are made later.
     public func enableWarnings() throws(LuaError) {
         core.showsWarnings.store(true, ordering: .relaxed)
         try inside { $0.enableWarnings() }

@@ -143,11 +143,11 @@ final class RuntimeCore: @unchecked Sendable {
         if isClosing { operation.cancel() }
     }
 
-    /// Records that `operation` has a parcel that keeps operations alive. If those keep `operation` alive in turn, only `close` breaks the
-    /// cycle.
+    /// Records that `operation` has a parcel that keeps operations alive. If those keep `operation` alive in turn, the cycle lasts until one of
+    /// them runs, is cancelled or gets another value, or until `close`.
     func addKeeper(_ operation: LuaOperation) { keepers.add(operation) }
 
-    /// The class with this identity, which another machine has sent: the known one, if it was sent before or belongs to this runtime.
+    /// The class with this identity, which another machine has sent. Makes one, unless it was sent before or belongs to this runtime.
     func scriptClass(_ identity: UInt64, name: String, isGroup: Bool) -> ScriptClass {
         classes.withLock { classes in
             if let known = classes.first(where: { $0.identity == identity }) { return known }
@@ -217,7 +217,7 @@ final class RuntimeCore: @unchecked Sendable {
     var existingStateOfCurrentThread: LuaState? {
         if let state = LuaState.ofThread, state.core === self { return state }
         if isInMainState { return unsafe mainState }
-        // The host may have made another runtime on this worker, so `ofThread` may belong to that one.
+        // The host may have made another runtime on this worker, so `ofThread` may belong to that runtime.
         guard let worker = Worker.current, worker.engine === engine else { return nil }
         return WorkerState.of(worker)?.state
     }
@@ -231,7 +231,7 @@ final class RuntimeCore: @unchecked Sendable {
         worker.context = nil
     }
 
-    /// Brings a state up to date with what the main state has published and the host has registered. One atomic load if nothing has
+    /// Gives a state the settings that the main state has published, and the host's registrations. Costs one atomic load if nothing has
     /// changed.
     func prepare(_ state: LuaState) throws(Failure) {
         guard sharedVersion.load(ordering: .acquiring) != state.appliedSharedVersion else { return }
@@ -321,7 +321,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The reason why the run ends early; nil if it does not.
     var exitCause: Runtime.ExitCause? { cause.withLock { $0 } }
 
-    /// The status of the first `os.exit` on a worker.
+    /// The status of the first `requestExit`: of an `os.exit` on a worker, a deadline or a failure. Nil if there was none.
     var requestedExitStatus: Int32? {
         let status = exitRequest.load(ordering: .acquiring)
         return status == Self.noExitRequest ? nil : Int32(status)

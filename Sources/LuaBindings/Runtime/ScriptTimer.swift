@@ -4,7 +4,7 @@ import Synchronization
 
 /// A script's timer. The function stays in the timer's handle, in the state that set the timer, and runs there.
 ///
-/// A pending timer can still cause events, so no wait is reported as one that can never end.
+/// A pending timer can still cause events, so the runtime reports no wait as one that can never end.
 final class ScriptTimer: EventSource {
     /// Seconds until the timer fires, and between its calls if it repeats.
     let interval: Double
@@ -15,7 +15,7 @@ final class ScriptTimer: EventSource {
     private let mutable = Guarded(Mutable())
     /// Whether the timer will not fire any more.
     private let hasEnded = Atomic<Bool>(false)
-    /// Whether a call is on its way or running. The timer skips calls that are due meanwhile.
+    /// Whether a call was posted and has not returned. The timer skips calls that are due meanwhile.
     private let isCalling = Atomic<Bool>(false)
 
     private struct Mutable {

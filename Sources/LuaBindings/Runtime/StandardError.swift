@@ -12,7 +12,7 @@ package enum StandardError {
     static func write(_ bytes: UnsafeRawBufferPointer) { unsafe writeAll(bytes, to: STDERR_FILENO) }
 }
 
-/// Writes to stdout, after what C has buffered for any file.
+/// Writes to stdout, after the bytes that C has buffered for any file.
 enum StandardOutput {
     static func write(_ bytes: UnsafeRawBufferPointer) {
         fflush(nil)
@@ -30,8 +30,8 @@ private func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) {
     }
 }
 
-/// Lets this thread get the SIGPIPE of a write that has failed, which ends the process as it would if a script had written. Threads that
-/// write the output of a cluster's workers block the signal.
+/// Lets this thread receive the SIGPIPE of a write that has failed. The signal ends the process, as it would if a script had written. Threads
+/// that write the output of a cluster's workers block the signal.
 private func takePipeSignal() {
     var signals = sigset_t(), before = sigset_t()
     unsafe sigemptyset(&signals)
