@@ -64,7 +64,7 @@ enum InvocationOperationClass {
         return .newOperation(LuaOperation(in: call.state, kind: .invocation, bodyCount: 1), bodyAt: 1)
     }
 
-    /// Throws if there is no result and never will be one, where Foundation raises an exception.
+    /// Throws an error if the operation can have no result any more, where Foundation raises an exception.
     static func checkResult(of operation: LuaOperation) throws(CallError) {
         if operation.isCancelled { throw .message("\(operation.displayName) has no result: it was cancelled; look at isCancelled first") }
         if operation.isFinished, operation.error == nil, operation.isVoid {

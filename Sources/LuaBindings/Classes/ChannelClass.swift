@@ -57,8 +57,8 @@ enum ChannelClass {
 
     private static func function(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
-        // Not retained: all threads that use the channel would write to the same count. Because the list of channels has weak references,
-        // that count is slow. The handle on the stack keeps the channel alive, also while a call waits.
+        // The channel is not retained: all threads that use it would write to one reference count, which is slow because the list of channels
+        // has weak references. The handle on the stack keeps the channel alive, also while a call waits.
         return try unsafe call.channel(callingFor: function.rawValue).with { channel throws(CallError) in
             try perform(function, on: channel, call)
         }

@@ -1,9 +1,9 @@
 import CLua
 import OpEngine
 
-/// Deferred operations: only their handles know of them until something asks for the operation. See `deferred.h`.
+/// Deferred operations: each exists only as a handle until code needs the engine's operation. See `deferred.h`.
 extension LuaState {
-    /// Describes them to C.
+    /// The description of deferred operations for C.
     static var deferral: clua_deferral {
         unsafe clua_deferral(
             kind: ObjectKind.operation.rawValue, make_function: OperationClass.Function.new.number,
@@ -21,7 +21,7 @@ extension LuaState {
             })
     }
 
-    /// Makes the operation of a deferred handle in `state`, because something has asked for it. Returns an owned reference.
+    /// Makes the operation of a deferred handle in `state`, because code needs it. Returns an owned reference.
     static func makeDeferredOperation(_ state: UnsafeMutableRawPointer?, hasCompletion: Bool) -> UnsafeMutableRawPointer? {
         guard let state = unsafe state else { return nil }
         // Safety: the object is set before the first script runs and outlives the state.

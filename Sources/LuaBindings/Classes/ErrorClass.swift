@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// The object that `operation.error` returns: it describes a failure. Scripts cannot make one.
+/// The object that `operation.error` returns. It describes a failure. Scripts cannot make such an object.
 enum ErrorClass {
     enum Property: String, Member {
         case message

@@ -77,7 +77,7 @@ enum GroupOperationClass {
         try OperationQueueClass.add(all, toBePrepared: given, to: members, call)
     }
 
-    /// The value of the property whose name is at stack index 2; nil if groups have none of that name.
+    /// The value of the property whose name is at stack index 2; nil if groups have no property of that name.
     static func get(of members: MemberQueue, _ call: Call) -> Answer? {
         switch call.string(at: 2).flatMap({ Property(rawValue: $0) }) {
         case .operations: .objects(members.members, .operation)
@@ -91,7 +91,7 @@ enum GroupOperationClass {
         }
     }
 
-    /// Assigns to the property whose name is at stack index 2. Returns false if groups have none of that name.
+    /// Assigns to the property whose name is at stack index 2. Returns false if groups have no property of that name.
     static func set(_ members: MemberQueue, _ call: Call) throws(CallError) -> Bool {
         switch call.string(at: 2).flatMap({ Property(rawValue: $0) }) {
         case .maxConcurrentOperationCount: try OperationQueueClass.setMaximum(of: members, at: 3, call)

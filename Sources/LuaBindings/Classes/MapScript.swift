@@ -28,20 +28,20 @@ enum MapScript {
         -- Local, because the function that is sent must not take the globals along.
         local now, setmetatable = now, setmetatable
 
-        -- The seconds that a batch of inputs should take, and after which it returns what it has not begun.
+        -- The seconds that a batch of inputs should take, and those after which it gives back the inputs that it has not begun.
         local batchTime <const>, longestTime <const> = 0.001, 0.01
 
         -- MARK: on a worker
 
-        -- The results of a batch. If an error ends the batch, its operation keeps this.
+        -- The results of a batch. If an error ends the batch, its operation keeps the results.
         local Part = {
           __close = function(part)
             if not part.isWhole then part.op.doneBefore = { results = part.results, count = part.count } end
           end,
         }
 
-        -- The body of a batch's operation: calls `f` for each of `count` inputs. Returns the results, or with `combine` a single one, how many inputs
-        -- they are of, and the seconds that this took.
+        -- The body of a batch's operation: calls `f` for each of `count` inputs. Returns the results, or with `combine` a single one, the number of
+        -- inputs that it has processed, and the seconds that this took.
         local function runBatch(op, f, inputs, count, keepsResults, combine)
           local start = now()
           local results = {}
@@ -67,7 +67,7 @@ enum MapScript {
 
         -- MARK: inputs
 
-        -- The iterators that this file has made: how to close one, and whether its values follow an index.
+        -- For each iterator that this file has made: the function that closes it, and whether its values follow an index.
         local streams = setmetatable({}, { __mode = "k" })
 
         local Closer = { __close = function(closer) closer.close() end }
@@ -116,8 +116,8 @@ enum MapScript {
 
         -- MARK: batches
 
-        -- A map under way. Its batches are in the order of their inputs. Each has `first`, the index of its first input, `inputs`, `count`, and once it
-        -- is in the queue its operation `op`.
+        -- A map under way. Its batches are in the order of their inputs. Each batch has `first`, the index of its first input, `inputs`, `count`,
+        -- and once it is in the queue its operation `op`.
         local Map = {}
         Map.__index = Map
 
@@ -160,7 +160,7 @@ enum MapScript {
           local inputs, start = { n = 0 }, now()
           local isRead, hasMore = pcall(self.read, inputs, self.size)
           self.hasInputs = isRead and hasMore
-          -- The results of what came before the error are given first.
+          -- The map returns the results of the inputs before the error first.
           if not isRead then self.problem, self.hasProblem = hasMore, true end
           local count = inputs.n
           if count == 0 then return false end
@@ -173,7 +173,7 @@ enum MapScript {
           return true
         end
 
-        -- The position of a batch that has finished, and is the first one if the map is ordered; nil if there is none.
+        -- The position of the first batch that has finished; nil if there is none, or if the map is ordered and another batch precedes it.
         function Map:finished()
           for position, batch in ipairs(self.batches) do
             if batch.op and batch.op.isFinished then return position end
@@ -181,7 +181,7 @@ enum MapScript {
           end
         end
 
-        -- Removes a batch that has finished. Returns it, its results, their number, and what the input after these failed with.
+        -- Removes a batch that has finished. Returns it, its results, the number of their inputs, and the failure of the next input, if it failed.
         function Map:settle(position)
           local batch = remove(self.batches, position)
           self.queued = self.queued - 1
@@ -212,10 +212,10 @@ enum MapScript {
           return batch, results, done, failure
         end
 
-        -- Waits for a batch, as `settle`. Returns nil at the end.
+        -- Waits until a batch has finished, and settles it. Returns nil at the end.
         function Map:nextBatch()
           while true do
-            -- One new batch for each that is taken keeps the workers busy. Inputs that are slow to come delay no result.
+            -- One new batch for each finished one keeps the workers busy, and slow inputs delay a result by at most one batch.
             local hasAdvanced = self:advance()
             local position = self:finished()
             if position then return self:settle(position) end
@@ -258,7 +258,7 @@ enum MapScript {
           if stream then stream.close() end
         end
 
-        -- Raises what `failure` was raised with.
+        -- Raises the value of `failure`, or its message if it has no value.
         function Map:fail(failure)
           self:close()
           local value = failure.value
@@ -268,7 +268,7 @@ enum MapScript {
 
         -- MARK: functions of queues
 
-        -- Level 5 is who called the method: this function, newMap, the method and its stub in C come before.
+        -- Level 5 is the caller of the method. Levels 1 to 4 are this function, newMap, the method and its stub in C.
         local function refuse(number, method, message) error(("bad argument #%d to '%s' (%s)"):format(number, method, message), 5) end
 
         -- For each option a function that returns whether its value is valid, and what it must be.

@@ -14,7 +14,7 @@ extension Member {
     /// The member's number in C.
     var number: Int32 { Int32((Self.allCases.firstIndex { $0.rawValue == rawValue } ?? -1) + 1) }
 
-    /// The table in which C looks up names. Made once for each class and never freed.
+    /// A new table in which C looks up names. It is never freed, because `ScriptModule.host` makes all of them once.
     static var table: (start: UnsafePointer<clua_member>, count: Int) {
         let names = names
         let members = UnsafeMutablePointer<clua_member>.allocate(capacity: max(1, names.count))
@@ -29,7 +29,7 @@ extension Member {
     static var names: [String] { allCases.map(\.rawValue) }
 }
 
-/// The members of a class that has none of some sort.
+/// The functions of a class without functions, or the properties of one without properties.
 enum NoMember: String, Member {
     static let allCases: [NoMember] = []
     case none

@@ -66,7 +66,7 @@ enum OperationClass {
                 throw error
             }
             if let reason = (call.state.currentOperation as? LuaOperation)?.stopReason { throw .stop(reason) }
-            // The operation called `os.exit`, so the code that called it must not continue.
+            // The operation has called `os.exit`, so the code that has started it must not continue.
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }
             // A Ctrl-C that ended a body here also ends the code that started that body.
             if call.state.takeInterrupt(unless: wasRaised) { throw LuaState.interrupted }
@@ -98,8 +98,8 @@ enum OperationClass {
         return .nothing
     }
 
-    /// `operation:cancel()`. Members of a group whose class overrides `cancel` are told after the group was cancelled: the group must not
-    /// finish before that.
+    /// `operation:cancel()`. Calls `cancel` of a group's members whose class overrides it, after the group was cancelled: otherwise the group
+    /// could finish first.
     private static func cancel(_ operation: Operation, _ call: Call) throws(CallError) {
         let told = operation.memberQueue?.operations.filter { ($0 as? LuaOperation)?.scriptClass != nil && !$0.isCancelled } ?? []
         operation.cancel()

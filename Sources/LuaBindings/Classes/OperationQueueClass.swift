@@ -81,7 +81,7 @@ enum OperationQueueClass {
 
     /// Adds operations to `queue`, all of them or none.
     ///
-    /// - Parameter given: the operations that perhaps were not copied for other states yet.
+    /// - Parameter given: the operations whose functions may not have been copied for other states yet.
     static func add(_ operations: [Operation], toBePrepared given: [Operation], to queue: OperationQueue, _ call: Call) throws(CallError) {
         try call.asCallError {
             try given.prepared(for: queue, in: call.state) {

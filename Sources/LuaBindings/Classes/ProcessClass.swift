@@ -125,7 +125,7 @@ enum ProcessClass {
         return changes
     }
 
-    /// The destination of an output. Appends the path to `texts` if that is a file, and nil otherwise.
+    /// The destination of an output. Appends its path to `texts` if it is a file, and nil otherwise.
     private static func output(
         _ index: Int32?, _ name: String, _ texts: inout CTexts, _ call: Call
     ) throws(CallError) -> cio_output_kind {
@@ -159,8 +159,8 @@ enum ProcessClass {
         }
     }
 
-    /// Waits for `process` and returns its result. Nil if the time ran out, or if the waiting operation was cancelled and another one has
-    /// started the process.
+    /// Waits for `process` and returns its result. Nil if the time ran out, or if the waiting operation was cancelled and has not started the
+    /// process itself.
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
         let deadline = try call.timeout(at: 2).map { ContinuousClock.Instant.after($0) }
         let state = call.state
@@ -201,7 +201,7 @@ enum ProcessClass {
 }
 
 extension Call {
-    /// The bytes of a string or the digits of an integer. Throws if they contain a zero byte, because C reads them as a C string.
+    /// The bytes of a string or the digits of an integer. Throws an error for a zero byte, because C reads the bytes as a C string.
     fileprivate func argument(at index: Int32, _ what: @autoclosure () -> String, or more: String = "") throws(CallError) -> [UInt8] {
         if let number = integer(at: index), unsafe lua_isinteger(lua, index) != 0 { return Array("\(number)".utf8) }
         var count = 0
@@ -267,7 +267,7 @@ private struct CTexts {
         bytes.append(0)
     }
 
-    /// An appended item, by its index in the order of appending.
+    /// The appended items, by their numbers in the order of appending.
     @unsafe
     struct Pointers {
         fileprivate let all: UnsafeBufferPointer<UnsafePointer<CChar>?>

@@ -240,7 +240,7 @@ extension Call {
         throw .message("\(operation.displayName) has started, so '\(name)' would have no effect: use it before")
     }
 
-    /// Checks the number of things that an operation stores for a script, as for values under names of the script's own.
+    /// Checks the number of keys, needs or conditions of an operation against the limit of its stored values.
     private func checkStoredCount(_ count: Int, _ what: String, of operation: Operation) throws(CallError) {
         guard let limit = state.core.usage.limits.storedValues, count > limit else { return }
         throw .message("\(operation.displayName) may have at most \(limit) \(what) (limits.storedValues)")

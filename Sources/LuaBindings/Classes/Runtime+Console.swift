@@ -5,8 +5,8 @@ import OpEngine
 extension Runtime {
     /// Runs a script that returns a table of functions, and keeps the table.
     ///
-    /// From then on `runLine` passes the values of an expression to the table's function `format`, and prints what that returns. The host
-    /// calls the other functions with `callConsole`.
+    /// From then on `runLine` passes the values of an expression to the table's function `format`, and prints the values that it returns. The
+    /// host calls the other functions with `callConsole`.
     ///
     /// - Throws: the error that the script raises, or an error if the runtime is closed.
     public func openConsole(_ source: String, name: String) throws(LuaError) {
@@ -18,11 +18,11 @@ extension Runtime {
         try insideRun { state throws(Failure) in try state.callConsole(function, arguments) }
     }
 
-    /// Makes the handler of SIGINT and SIGTERM call `function` before a signal ends the process, for example because it is the second one.
-    /// The function may do only what a signal handler may do.
+    /// Makes the handler of SIGINT and SIGTERM call `function` before a signal ends the process, for example because it is the second signal.
+    /// The function must be async-signal-safe.
     public static func beforeDeath(_ function: @escaping @convention(c) () -> Void) { clua_before_death(function) }
 
-    /// The names of the methods and properties of a class of the module `opscript`, such as `Operation`; empty for other names.
+    /// The names of the methods and properties of `Operation`, `BlockOperation`, `InvocationOperation` or `OperationQueue`; empty for other names.
     public static func memberNames(ofClass name: String) -> [String] {
         switch name {
         case "Operation", "BlockOperation", "InvocationOperation": OperationClass.Function.names + OperationClass.Property.names

@@ -35,12 +35,12 @@ extension Runtime {
     }
 
     /// Makes the Lua state of an interpreter the main state of a new runtime, and pushes the module `opscript` there. The calling thread is
-    /// inside from then on: it must be the only one that uses the state.
+    /// inside from then on: it must be the only thread that uses the state.
     ///
-    /// The interpreter closes the state. Then `ending` is called, with the state still working, and calls `stop` at last. `exiting` is called
-    /// when an operation has called `os.exit`.
+    /// When the interpreter closes the state, Lua calls `ending` while the state still works. `ending` must call `stop` at last. The runtime
+    /// calls `exiting` when an operation has called `os.exit`.
     ///
-    /// - Returns: nil if the state cannot be adopted; then a message is pushed.
+    /// - Returns: nil, with a message pushed, if the state cannot be adopted.
     @discardableResult
     package static func adopt(
         _ lua: OpaquePointer, ending: @escaping (Runtime) -> Void, exiting: @escaping (Runtime, Int32) -> Never

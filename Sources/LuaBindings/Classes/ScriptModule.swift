@@ -9,7 +9,7 @@ enum ScriptModule {
 
     private static let noSlot = UInt32.max  // CLUA_NO_SLOT
 
-    /// Calls `body` with a host object if `state` has made that operation. Such an operation stores the position of its handle there.
+    /// Calls `body` with a host object if it is an operation that `state` has made. Such an operation stores the slot of its handle in `state`.
     @inline(__always)
     private static func withOperation<Result>(
         _ object: UnsafeRawPointer?, madeBy state: UnsafeRawPointer?, _ body: (LuaOperation) -> Result

@@ -1,7 +1,7 @@
 import CLua
 import OpStore
 
-/// The questions of operations to the store, as scripts write them: `memoize`, `inputs`, `outputs` and the options of these.
+/// The options of operations that ask the store, as scripts write them: `memoize`, `inputs`, `outputs` and others.
 extension Call {
     private static let optionsOfSteps: [OperationClass.Option] = [.memoize, .inputs, .outputs, .depfile, .env, .version, .keepOnFailure]
 
@@ -31,7 +31,7 @@ extension Call {
             throw .message("an asynchronous operation cannot ask the store: do its work in an operation that ends with 'main'")
         }
         guard let main = options[.main] else { throw .message("'main' is missing: only a function can be skipped") }
-        // Outputs identify a step, too.
+        // A step with outputs is identified by them.
         if step.outputs.isEmpty { step.place = functionLabel(at: main) }
         operation.setStep(step)
     }
@@ -71,7 +71,7 @@ extension Call {
         return all
     }
 
-    /// Any value whose digest is the same in another run.
+    /// The digest of a value without objects, which is the same in another run.
     private func version(at index: Int32) throws(CallError) -> Digest {
         guard unsafe lua_checkstack(lua, 1) != 0 else { throw .message("stack overflow") }
         let top = count
