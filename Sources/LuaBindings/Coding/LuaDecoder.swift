@@ -20,7 +20,7 @@ public struct LuaDecoder: Sendable {
     /// Makes a decoder.
     public init() {}
 
-    /// Decodes a value. O(n) in what the type reads.
+    /// Decodes a value. O(n) in the values that the type reads.
     ///
     /// - Throws: an error of the kind `conversion`, whose path leads to the value that does not fit.
     public func decode<Value: Decodable>(_ type: Value.Type = Value.self, from value: LuaValue) throws(LuaError) -> Value {

@@ -7,7 +7,7 @@ public struct LuaEncoder: Sendable {
     /// Makes an encoder.
     public init() {}
 
-    /// Encodes a value. O(n) in what it encodes.
+    /// Encodes a value. O(n) in the values that it contains.
     ///
     /// - Throws: an error of the kind `conversion`, for example for an integer that is too large for Lua.
     public func encode(_ value: some Encodable) throws(LuaError) -> LuaValue {

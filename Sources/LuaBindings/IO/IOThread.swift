@@ -2,8 +2,8 @@ import CIO
 import OpEngine
 import OpPlatform
 
-/// The thread that fires timers and watches child processes, with one libuv loop for a whole runtime. A busy Lua state therefore never
-/// delays them. The first timer or process starts the thread.
+/// The thread that fires timers and watches child processes, with one libuv loop for a whole runtime. So a busy Lua state never delays a timer
+/// or the end of a process. The first timer or process starts the thread.
 ///
 /// - Concurrency: safe from every thread.
 final class IOThread: Sendable {
@@ -16,7 +16,7 @@ final class IOThread: Sendable {
 
     private enum Phase {
         case open
-        /// Scripts can start nothing more.
+        /// Scripts can start no more timers and processes.
         case ending
         case stopped
     }
@@ -49,13 +49,13 @@ final class IOThread: Sendable {
     /// The time in C's unit. Rounds up, so that only 0 becomes 0.
     static func nanoseconds(_ seconds: Double) -> UInt64 { UInt64((min(seconds, 1e9) * 1e9).rounded(.up)) }
 
-    /// Whether scripts can no longer start anything, because the runtime is closing.
+    /// Whether scripts can start no more timers and processes, because the runtime is closing.
     var isEnding: Bool { state.withLock { $0.phase != .open } }
 
     /// Whether the thread has been started, and not stopped.
     var isRunning: Bool { state.withLock { $0.loop != nil } }
 
-    /// Keeps scripts from starting further timers and processes, and ends the processes that they have started. Call it once.
+    /// Keeps scripts from starting further timers and processes, and ends the processes that they have started. Call this once.
     func end() {
         let loop = state.withLock { state in
             state.phase = .ending
@@ -64,10 +64,10 @@ final class IOThread: Sendable {
         if let loop { unsafe cio_loop_end_processes(loop.pointer) }
     }
 
-    /// Waits until the programs have ended and their callbacks were posted. Call it once, after `end`.
+    /// Waits until the programs have ended and their callbacks were posted. Call this once, after `end`.
     func awaitPrograms() { if let loop = state.withLock(\.loop) { unsafe cio_loop_await_processes(loop.pointer) } }
 
-    /// Waits until the processes have ended and stops the thread. Call it once, after `end`.
+    /// Waits until the processes have ended and stops the thread. Call this once, after `end`.
     func stop() {
         let loop = state.withLock { state in
             state.phase = .stopped

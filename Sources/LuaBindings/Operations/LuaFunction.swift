@@ -29,8 +29,8 @@ extension Runtime {
     ///   - source: a script that returns one function.
     ///   - name: the script's name in error messages: `@` and a file name, or `=` and any text.
     ///   - arguments: the values of `...` in the script.
-    /// - Throws: what the script raises, or an error if it returns something other than one function or the function captures a value that
-    ///   cannot be sent.
+    /// - Throws: what the script raises, or an error if it returns anything but one function, or if the function captures a value that cannot
+    ///   be sent.
     public func function(_ source: String, name: String = "=function", arguments: [LuaValue] = []) throws(LuaError) -> LuaFunction {
         try insideRun { state throws(Failure) in
             try state.load(source, name: name)

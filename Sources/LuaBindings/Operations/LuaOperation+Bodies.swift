@@ -1,13 +1,13 @@
 import CLua
 @_spi(Subclassing) import OpEngine
 
-/// The places of the bodies, and their way to the state that runs them.
+/// The places of the bodies, and how these reach the state that runs them.
 extension LuaOperation {
     /// One body of an operation.
     enum Body {
         /// In the handle of the state that made the operation.
         case handle
-        /// In that handle, and copied from there.
+        /// In that handle, and in a copy that was made from it.
         case copy(Parcel)
         /// In that handle. The operation left its state by reference, but the body could not be copied. Indirect, like the last case, so that
         /// `Body` is one pointer wide.
@@ -55,7 +55,7 @@ extension LuaOperation {
         }
     }
 
-    /// The function of a body, with everything that it captures. Without the arguments that a host gives.
+    /// The function of a body, with everything that it captures, but without the arguments of the host.
     func parcel(of body: Body) throws(Failure) -> Parcel {
         switch body {
         case .parcel(let parcel), .copy(let parcel): return parcel
@@ -196,7 +196,7 @@ extension LuaOperation {
                 do throws(Failure) {
                     try state.keepingInterrupt { () throws(Failure) in try copyBody(at: index, in: state) }
                 } catch { replaceBody(at: index, by: .unsendable(error)) }
-                // If another state adds the operation to the main queue, it runs here, from the handle.
+                // If another state adds the operation to the main queue, the body runs here, from the handle.
                 needsPin = needsPin || core.isMain(state)
             }
         }
@@ -225,8 +225,8 @@ extension LuaState {
     /// inline.
     ///
     /// - Returns: true if the operation was added. False, and nothing was done, if a script has observed something in this state, if the
-    ///   runtime or the queue limits the number of operations, if the body captures more than plain values, or if it will run in this state.
-    ///   Also false if the queue has rejected the operation; then the handle is no longer deferred.
+    ///   runtime or the queue limits operations, if the body is no function of known code that captures only plain values, or if it will run
+    ///   in this state. Also false if the queue has rejected the operation; then the handle is no longer deferred.
     @inline(__always)
     func addDeferredOperation(_ lua: OpaquePointer, to queue: OperationQueue, _ handle: UnsafeMutablePointer<clua_handle>) -> Bool {
         if hasObserved || core.usage.limitsAdding || queue.hasPendingLimit || runsHere(in: queue) { return false }
@@ -242,7 +242,7 @@ extension LuaState {
             made.handleSlot = unsafe handle.pointee.slot
             unsafe clua_give_object(lua, 2, handle, operation.toOpaque())
             if hasCompletion { hasPinned() }
-            // Encoding may run finalizers, and they may ask for the operation, so the handle already has it here.
+            // Encoding may run finalizers, which may read the operation's properties, so the handle already has the operation here.
             if !isFlat { publishSettings() }
             do { try queue.tryAddOperation(made) } catch {
                 made.withdraw(in: self)

@@ -1,7 +1,7 @@
 @_spi(Subclassing) import OpEngine
 
-/// The things that Lua states keep until the operation has finished: the completion block that a script has set, observers, and the handle
-/// with the functions in it.
+/// The parts of an operation that Lua states keep until it has finished: the completion block that a script has set, observers, and the
+/// handle with the functions in it.
 extension LuaOperation {
     /// How this operation names `state`.
     @inline(__always)
@@ -77,7 +77,7 @@ extension LuaOperation {
     func removeDue(at place: Place) {
         withState(at: place) { state in
             state.due.remove(self)
-            // The state may have set another block meanwhile. Then the removed entry may have been for that one. A second entry is
+            // The state may have set another block meanwhile. Then the removed entry may have been for that block. A second entry is
             // harmless.
             guard hasCompletion(at: place) else { return }
             state.due.append(self)
@@ -126,16 +126,16 @@ extension LuaOperation {
             withFields { _ = $0.unpin(at: place) }
             throw error
         }
-        // Last: the operation may already have finished, and then this unpins the handle.
+        // `tellWhenFinished` is called last: the operation may already have finished, and then the call unpins the handle.
         defer { tellWhenFinished() }
         if isSealed { try state.watch(self) }
     }
 
     /// Unpins the handle in `state`, because the operation has finished.
     func unpin(in state: LuaState) {
-        // At once if possible, so that finished operations of a script that never waits do not pile up. While the operation has a completion
-        // block, the function may not be in the handle yet, so a job in the inbox unpins the handle. The closure captures only one reference,
-        // so that it needs no allocation.
+        // Unpins at once if possible, so that finished operations of a script that never waits do not pile up. While the operation has a
+        // completion block, the function may not be in the handle yet, so a job in the inbox unpins the handle. The closure captures only one
+        // reference, so that it needs no allocation.
         if state.isOpenHere && !hasCompletion(in: state) { unpinHere() } else { state.post { [self] in unpinHere() } }
     }
 
@@ -179,8 +179,8 @@ extension LuaState {
         unsafe runCallback(of: operation, for: group, by: operation.budget, named: operation.nameOfCompletion)
     }
 
-    /// Runs the completion blocks that this state has set on finished operations, and delivers the last changes to its observers. When this
-    /// returns, they have run.
+    /// Runs the completion blocks that this state has set on finished operations, and delivers the last changes to its observers. Returns when
+    /// this is done, or when the waiting operation was cancelled.
     ///
     /// - Returns: whether a block has run or a last change was delivered.
     @discardableResult

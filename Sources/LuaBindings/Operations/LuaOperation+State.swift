@@ -14,10 +14,10 @@ import Synchronization
 ///
 /// - Deferred becomes inline when the operation is added to a queue (`addDeferredOperation`), and out of line when a script or the host
 ///   asks for anything else.
-/// - Inline becomes out of line when a caller stores something that the word has no room for (`moveOutOfLine`).
+/// - Inline becomes out of line when a caller needs a field for which the word has no room (`moveOutOfLine`).
 ///
-/// Most operations of a script are made, added, run and finished without an `OutOfLineState` and its lock. The functions here work with the inline
-/// form and with the one out of line.
+/// Most operations of a script are made, added, run and finished without an `OutOfLineState` and its lock. The functions here work with both the
+/// inline and the out-of-line form.
 extension LuaOperation {
     /// Moves the state out of line if necessary, and calls `body` with the fields while the lock is held.
     @inline(__always)
@@ -37,7 +37,6 @@ extension LuaOperation {
     /// Reads a rare property; nil if the operation has none.
     func rare<Value>(_ read: (Rare) -> Value?) -> Value? { ifOutOfLine { $0.rare.flatMap(read) } ?? nil }
 
-    /// Whether nothing has been stored that the word has no room for.
     var isInline: Bool { stateWord.load(ordering: .acquiring).isInline }
 
     /// Whether the bodies are still those of the origin, and nothing else was stored.
@@ -152,7 +151,7 @@ extension LuaOperation {
     /// The state of an operation out of line, and its lock: 72 bytes.
     final class OutOfLineState {
         private let lock = Lock()
-        /// The lock guards them.
+        // The lock guards the fields.
         @safe @exclusivity(unchecked) private var fields: Fields
 
         init(_ fields: consuming Fields) { self.fields = fields }
@@ -335,7 +334,7 @@ extension LuaOperation {
     struct Completion {
         /// The state that runs it.
         let place: Place
-        /// Whether the operation has finished and that state has been told.
+        /// Whether the operation has finished and has told that state.
         var isPosted = false
     }
 

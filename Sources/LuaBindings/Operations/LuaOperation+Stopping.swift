@@ -56,14 +56,15 @@ extension LuaOperation {
         withFields { if !$0.hasReturned, $0.rare?.stopReason == nil { $0.rareInUse.stopReason = reason } }
     }
 
-    /// Asks each of `states` that runs the operation to stop it, and returns those states. The caller holds the lock of the runtime's states.
+    /// Asks each of `states` that runs the operation to stop its body, and returns those states. The caller holds the lock of the runtime's
+    /// states.
     private func requestStop(_ reason: StopReason, in states: [LuaState]) -> [LuaState] {
         let running = states.filter { $0.runs(self) }
         for state in running { state.requestStop(of: self, reason) }
         return running
     }
 
-    /// Makes sure that the operation, which was asked to stop in `states`, ends.
+    /// Makes sure that the operation ends. `states` have been asked to stop it.
     private func enforceStop(_ reason: StopReason, in states: [LuaState]) {
         if withFields({ $0.hasReturned }) { finishStopped(reason) }
         if let ticket {
@@ -76,14 +77,14 @@ extension LuaOperation {
         core.io.after(Self.repetition) { self.repeatStop() }
     }
 
-    /// Seconds that a body has to react to a stop request before it is reported.
+    /// Seconds that a body has to react to a stop request before the runtime reports it.
     private static let gracePeriod = 1.0
 
-    /// Seconds between two signals to a body that has not ended.
+    /// Seconds between two requests to stop a body that has not ended.
     static let repetition = 0.05
 
-    /// Repeats the signal, because Lua may have overlooked the first one (see `CLUA_STOP_EVENTS`), and each finalizer that does not end
-    /// needs its own.
+    /// Repeats the request, because Lua may have overlooked the first one (see `CLUA_STOP_EVENTS`), and each finalizer that does not end
+    /// needs a request of its own.
     ///
     /// - Parameter number: how often the stop was repeated, including this time.
     private func repeatStop(_ number: Int = 1) {
@@ -95,8 +96,8 @@ extension LuaOperation {
         core.io.after(Self.repetition) { self.repeatStop(number + 1) }
     }
 
-    /// Lets another worker take over, because nothing can stop a body that executes no Lua instruction. A body in a process is killed
-    /// instead.
+    /// Lets another worker take over, because no request can stop a body that executes no Lua instruction. If the body runs in a process, the
+    /// process is killed instead.
     private func replaceWorkerIfStuck(in state: LuaState) {
         // The process is not killed while the host answers its request.
         if let link = state.link, core.states.withLock({ states in states.contains { $0 === state } && state.runs(self) }),
@@ -109,7 +110,7 @@ extension LuaOperation {
         core.report("\(displayName) was asked to stop, but is inside a C function that does not return; another worker does its work")
     }
 
-    /// Called by a state before it runs a body. From here on the state could stop the body.
+    /// Called by a state before it runs a body, when a request can already stop the body there.
     ///
     /// - Returns: the memory limit, 0 for none.
     /// - Throws: an error if the operation was asked to stop before.
@@ -149,7 +150,7 @@ extension LuaOperation {
     /// Cancels the group, stops the members that run, and records the reason. Not recursive, because groups may be nested deeply.
     private func stopGroup(_ members: MemberQueue, _ reason: StopReason) {
         if isExecuting { record(OperationFailure(Failure(stop: reason), of: self)) }
-        // The group first: the calls below can finish its members, and then the group.
+        // The group is cancelled first: the calls below can finish its members, and then the group.
         cancelItself()
         // Cancelling the group cancels all members at once.
         forEachMember(of: members) { if $0.memberQueue == nil { $0.recordStop(.interrupted) } else { $0.cancelItself() } }
@@ -245,7 +246,7 @@ extension LuaOperation {
 
     // MARK: conditions
 
-    /// Adds a function, which was sent for the operation, as a condition. It runs in the state of the thread that asks.
+    /// Adds a function, which was sent for the operation, as a condition. The function runs in the state of the thread that asks.
     ///
     /// - Parameter label: the name of the condition in messages.
     func addCondition(_ function: Parcel, named label: String) {

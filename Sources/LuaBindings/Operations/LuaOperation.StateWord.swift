@@ -6,7 +6,7 @@ extension LuaOperation {
     /// `LuaOperation+State.swift` describes the two forms. A word that is out of line never becomes inline again. The tests compare this
     /// type with a structure that has a field for each property.
     ///
-    /// The inline form costs this type, and a second form in `LuaOperation+State.swift`. It saves an object and its lock: L1 takes 0.80
+    /// The inline form costs this type, and a second form in `LuaOperation+State.swift`. It saves an object with a lock: L1 takes 0.80
     /// of the time, L1h 0.77 (0.94 and 0.85 of the instructions), and a script's operation 157 bytes instead of 215 while it waits, 250 instead
     /// of 311 when it has finished.
     struct StateWord: Equatable, AtomicRepresentable {
@@ -38,8 +38,8 @@ extension LuaOperation {
         /// Inline with one body, which the word owns. Out of line if the address of the body does not fit.
         ///
         /// - Parameters:
-        /// - isInHandle: whether the handle of the home state also holds the body.
-        /// - hasCompletion: whether that handle has a completion block and is pinned for it.
+        ///   - isInHandle: whether the handle of the home state also holds the body.
+        ///   - hasCompletion: whether that handle has a completion block and is pinned for it.
         @inline(__always)
         init(body: consuming Parcel, isInHandle: Bool, hasCompletion: Bool) {
             let reference = unsafe body.takeReference()
@@ -64,7 +64,7 @@ extension LuaOperation {
 
         @inline(__always) var isInHandle: Bool { has(StateWord.isInHandle) }
         @inline(__always) var hasCompletion: Bool { has(StateWord.hasCompletion) }
-        /// Whether the operation has finished and the home state has been told.
+        /// Whether the operation has finished and has told the home state.
         @inline(__always) var isPosted: Bool { has(StateWord.isPosted) }
 
         /// The completion block, if the word records one.
@@ -106,7 +106,7 @@ extension LuaOperation {
                     byteCount: UInt8(bits >> StateWord.byteCountShift & 7), valueCount: UInt8(bits >> StateWord.valueCountShift & 15)))
         }
 
-        /// Records that the operation has finished and that the home state has been told.
+        /// Records that the operation has finished and has told the home state.
         @inline(__always) mutating func post() { bits |= StateWord.isPosted }
         /// Removes the completion block, because it runs now or was taken away.
         @inline(__always) mutating func dropCompletion() { bits &= ~StateWord.completionFlags }

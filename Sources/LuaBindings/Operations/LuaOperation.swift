@@ -119,7 +119,7 @@ import Synchronization
         }
         let (bodies, step) = takeBodies()
         if let step, case .one(let body) = bodies { return runStep(step, body) }
-        // All bodies run in this thread's state, one after the other, if one of them is there.
+        // If one body exists only in the handle here, all of them run in this thread's state, one after the other.
         if bodies.count > 1, isInQueue, !core.isInMainState, !bodies.contains(where: \.isOnlyInHandle) {
             return runConcurrently(bodies.enumerated().map { index, body in { [self] in runBody(body, at: index) } })
         }
@@ -187,7 +187,7 @@ import Synchronization
     }
 
     func record(_ failure: OperationFailure) {
-        // A script that interrupts an operation knows that it ends, as with cancelling. So this failure needs no reader.
+        // A script that interrupts an operation knows that the operation ends, as with cancelling. So this failure needs no reader.
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
         guard hasAttemptsLeft else { return core.record(failure) }
@@ -418,7 +418,7 @@ import Synchronization
         enqueueDue()
         guard let (failure, step) = rare({ ($0.failure, $0.step) }) else { return }
         if let failure { core.record(failure) }
-        // Not later: code that waits for the operation may then make the next one with its outputs.
+        // The step ends before the operation has finished: code that waits for the end may then make another operation with the same outputs.
         step?.end()
     }
 

@@ -3,12 +3,13 @@ import OpEngine
 
 /// Records that an operation has read the result of a failed operation, and found nil.
 struct MissingResult {
-    /// The operation that read. Used only for comparison.
+    /// The operation that has read the result. Used only for comparison.
     let reader: ObjectIdentifier
     /// The name of the failed operation in reports.
     let description: String
 
-    /// The failed operation whose missing result has made `operation` fail with `failure` on this thread; nil if that was not the reason.
+    /// The name of the failed operation whose missing result has made `operation` fail with `failure` on this thread; nil if that was not the
+    /// reason.
     static func cause(of failure: Failure, in operation: Operation) -> String? {
         guard let state = (operation as? LuaOperation)?.core.existingStateOfCurrentThread else { return nil }
         guard let missing = state.missingResult, missing.reader == ObjectIdentifier(operation) else { return nil }

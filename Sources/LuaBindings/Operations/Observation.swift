@@ -9,8 +9,8 @@ import Synchronization
 ///
 /// Changes reach the state as jobs. After the last change of an operation, or of a queue that has become empty, one more job follows. That
 /// job unpins the handle, which tells a wait that all changes have arrived.
-// Safety: `@unchecked Sendable` because `tokens` is written once, before a script gets the observation, `active` is atomic, and only the
-// state's thread uses the other variables.
+// Safety: `@unchecked Sendable` because `tokens` is written once, before a script gets the observation, `active` is atomic, any thread may load
+// the weak reference `object`, and only the state's thread uses the other variables.
 final class Observation: @unchecked Sendable {
     let state: LuaState
     let keyPath: String
@@ -145,7 +145,7 @@ final class Observation: @unchecked Sendable {
         state.unpin(object)
     }
 
-    /// Whether the last changes have been made and are on their way.
+    /// Whether the operation has finished, or the queue is empty: the last changes were made, and will arrive.
     var isEnding: Bool {
         switch object {
         case let operation as Operation: operation.isFinished

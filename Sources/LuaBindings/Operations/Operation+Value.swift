@@ -14,14 +14,14 @@ extension Operation {
     ///
     /// - Parameter type: the type of the first result. `LuaDecoder` lists the types that fit.
     /// - Throws: the operation's error; `CancellationError` if the operation or the task was cancelled; a `LuaError` of the kind
-    ///   `conversion` if the result does not fit, which includes the missing result of an operation that is not of Lua; a `LuaError` if the
+    ///   `conversion` if the result does not fit, such as the missing result of an operation that is no `LuaOperation`; a `LuaError` if the
     ///   runtime was closed before.
     public func value<Value: Decodable & Sendable>(as type: Value.Type = Value.self) async throws -> Value {
         try await LuaDecoder().decode(type, from: values().first ?? .nil)
     }
 
-    /// Suspends the task until the operation has finished. Returns all values that its body has returned; none for an operation that is not of
-    /// Lua. Otherwise like `value`.
+    /// Suspends the task until the operation has finished. Returns all values that its body has returned; none for an operation that is no
+    /// `LuaOperation`. Otherwise like `value`.
     public func values() async throws -> [LuaValue] {
         try await finished()
         guard let operation = self as? LuaOperation else { return [] }

@@ -27,7 +27,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         case condition
     }
 
-    /// The raised value as `tostring` shows it, after the position that Lua put before it.
+    /// The raised value as `tostring` shows it, with the position that Lua has put before a string.
     public let message: String
     /// The stack at the raise, starting with `stack traceback:`; empty if nothing was running.
     public let traceback: String
@@ -41,7 +41,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     public let groupName: String?
     /// The failed operation whose missing result made this one fail, as reports name it; nil if the failure is its own.
     public let cause: String?
-    /// The error that a host function has thrown, if that is why the operation failed and its body has not replaced the message.
+    /// The error that a host function has thrown, if the operation failed because of it and its body has not replaced the message.
     public let underlyingError: (any Error)?
     let value: Parcel?
     private let failed: WeakOperation
@@ -137,8 +137,8 @@ extension Failure {
     /// How a body with this failure has failed.
     var failureKind: OperationFailure.Kind { stop?.failureKind ?? (isMemoryError ? .memory : isProcessLost ? .process : .error) }
 
-    /// Makes the failure of an operation that was to stop because of `reason`. A worker of a cluster has interrupted the body; `failure` has the
-    /// place.
+    /// Makes the failure of an operation that was to stop because of `reason`. A worker of a cluster has interrupted the body; `failure` tells
+    /// where.
     init(interrupt failure: OperationFailure, by reason: StopReason) {
         self.init(stop: reason)
         let interruption = StopReason.interrupted.message

@@ -27,8 +27,8 @@ final class ScriptClass: Sendable {
         self.identity = identity
     }
 
-    /// The class as it was when one of its operations was last prepared to run in another state. A state that gets such an operation
-    /// without its class reads this. Nil if the class could not be sent.
+    /// The class as it was when one of its operations was last prepared to run in another state. A state that receives an operation without its
+    /// class reads this. Nil if the class could not be sent.
     var latest: Parcel? {
         get { contents.withLock { $0.parcel } }
         set {

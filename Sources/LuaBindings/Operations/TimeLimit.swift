@@ -14,7 +14,7 @@ final class TimeLimit: Sendable {
     /// Starts the clock, because the operation executes now. Later calls do nothing.
     func begin(for operation: LuaOperation) {
         guard !hasBegun.exchange(true, ordering: .relaxed) else { return }
-        // The limit ends an asynchronous operation even if nothing else can, so a wait for that operation is not stuck.
+        // The limit ends an asynchronous operation even if no other code can, so a wait for that operation is not stuck.
         let hold = operation.isAsynchronous ? EngineHold(operation.core.engine) : nil
         let timer = operation.core.io.after(seconds) {
             // The script may have set another limit meanwhile.

@@ -1,4 +1,4 @@
-/// A mistake of the caller. It becomes a Lua error.
+/// A mistake of the caller, which becomes a Lua error.
 enum CallError: Error {
     /// The text of the error, which follows the position of the caller.
     case message(String)

@@ -15,13 +15,13 @@ struct Failure: Error {
     var isSyntaxError = false
     /// Whether the worker process that ran the code has ended.
     var isProcessLost = false
-    /// Whether a value cannot be sent to another state.
+    /// Whether the failure is that a value cannot be sent to another state.
     var isRefusal = false
     /// Whether a signal has raised the error.
     var isInterrupt = false
     /// The error that a host function has thrown, if it caused the Lua error.
     var underlyingError: (any Error)?
-    /// Why the body was stopped; nil if it was not.
+    /// The reason why the body was stopped; nil if it was not.
     var stop: StopReason?
 
     init(message: String) {
@@ -48,7 +48,7 @@ struct Failure: Error {
         stop = reason
     }
 
-    /// Takes ownership of what `failure` owns.
+    /// Takes over the memory that `failure` owns.
     init(taking failure: inout clua_failure) {
         message = unsafe string(failure.message, failure.message_count)
         traceback = unsafe string(failure.traceback, failure.traceback_count)

@@ -1,7 +1,7 @@
 import CLua
 import OpEngine
 
-/// Host values in one array, as C reads them: the keys and values of a table follow it.
+/// Host values in one array, as C reads them: the keys and values of a table follow the table's item.
 @safe
 struct FlatValues {
     private var items: [clua_item] = unsafe []

@@ -2,9 +2,9 @@
 public struct LuaError: Error, CustomStringConvertible, Sendable {
     /// The kinds of errors.
     public enum Kind: Sendable, Hashable {
-        /// The source is no valid Lua. `isIncomplete` says that the error is at its end, so that more text could make it valid.
+        /// The source is no valid Lua. `isIncomplete` says that the error is at the end of the source, so that more text could make it valid.
         case syntax(isIncomplete: Bool)
-        /// The script has raised an error, or has called a function that did. Or the runtime has refused a call, such as one after `close`.
+        /// The script, or a function that it called, has raised an error. Or the runtime has refused a call, such as one after `close`.
         case runtime
         /// The script needed more memory than there is, or than it may use.
         case memory

@@ -1,7 +1,7 @@
 /// An object of the host that scripts hold by reference. Every state has the same object, so the object must be safe to use from several
 /// threads at once; `Sendable` is the promise of that.
 ///
-/// Scripts see the members that a `LuaClass` registers for the object's class, or for its nearest superclass that has one. Without a `LuaClass`,
+/// Scripts see the members that a `LuaClass` registers for the object's class, or for its nearest superclass that has a `LuaClass`. Without one,
 /// an object can be passed around, compared and used as a key, and has no members.
 ///
 /// ```swift

@@ -9,8 +9,8 @@ extension LuaValue: CustomStringConvertible, CustomDebugStringConvertible {
         return printer.text
     }
 
-    /// Like `description`, but ends with `…` after about 1,000 characters. Costs no more for a larger value than for one of that size,
-    /// apart from sorting the keys of the tables that it shows.
+    /// Like `description`, but ends with `…` after about 1,000 characters. A larger value costs no more, apart from sorting the keys of the
+    /// tables that the text shows.
     public var debugDescription: String { abbreviated(to: 1000) }
 
     /// Like `description`, but shortened to about `limit` characters.

@@ -114,15 +114,15 @@ extension LuaValue {
     /// The number of fields of a table; 0 for other values.
     public var count: Int { if case .table(let fields) = self { fields.count } else { 0 } }
 
-    /// The value of a table at `key`; `.nil` if there is none or this value is no table. Assigning `.nil` removes the field. Assigning to
-    /// `.nil` makes it a table; assigning to a field of anything else traps.
+    /// The value of a table at `key`; `.nil` if there is none or this value is no table. Assigning `.nil` removes the field. Assigning to a
+    /// field of `.nil` makes it a table; assigning to a field of any other value traps.
     public subscript(key: LuaValue) -> LuaValue {
         get { if case .table(let fields) = self { fields[key] ?? .nil } else { .nil } }
         set {
             switch self {
             case .table(var fields):
                 self = .nil  // so that the fields are not copied
-                // Not `nil`, which is also a LuaValue.
+                // Assigning `nil` could store it, because `nil` is also a LuaValue.
                 if newValue.isNil { fields.removeValue(forKey: key) } else { fields[key] = newValue }
                 self = .table(fields)
             case .nil: self = .table(newValue.isNil ? [:] : [key: newValue])

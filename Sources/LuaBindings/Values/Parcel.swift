@@ -22,7 +22,7 @@ struct Parcel: @unchecked Sendable {
 
     private let buffer: ManagedBuffer<Contents, Never>
 
-    /// Takes ownership of what `parcel` owns.
+    /// Takes over the memory and the references that `parcel` owns.
     init(_ parcel: clua_parcel) { buffer = Storage.create(minimumCapacity: 0) { _ in unsafe Contents(parcel: parcel) } }
 
     /// Takes over a reference to a parcel's storage.

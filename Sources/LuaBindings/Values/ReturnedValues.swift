@@ -12,7 +12,7 @@ enum ReturnedValues {
         let valueCount: UInt8
     }
 
-    /// Takes ownership of what `parcel` owns.
+    /// Takes over the memory and the references that `parcel` owns.
     init(taking parcel: inout clua_parcel) {
         if unsafe clua_parcel_is_few(&parcel) && parcel.byte_count <= 16 {
             self = unsafe .few(

@@ -1,6 +1,6 @@
 import CLua
 
-/// Why a running body is stopped from outside. The raw value is C's `clua_stop_reason`.
+/// The reason why a running body is stopped. The raw value is C's `clua_stop_reason`.
 enum StopReason: Int32 {
     case interrupted = 1
     case timeout = 2

@@ -1,5 +1,5 @@
 extension Unmanaged {
-    /// Calls `body` with the object without retaining it; the caller guarantees that something else keeps the object alive. Like
+    /// Calls `body` with the object without retaining it; the caller guarantees that another reference keeps the object alive. Like
     /// `_withUnsafeGuaranteedRef`, but for typed throws.
     @inline(__always)
     func with<Result, Failure: Error>(_ body: (Instance) throws(Failure) -> Result) throws(Failure) -> Result {
