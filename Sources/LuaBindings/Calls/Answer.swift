@@ -25,7 +25,7 @@ enum Answer {
     /// The field of the class of the operation at stack index 1, for the key at stack index 2.
     case classField
     case progress(total: Int64, completed: Int64, fraction: Double)
-    /// The values in a parcel. `keeping` is an object that must stay alive until they are decoded.
+    /// The values in a parcel. `keeping` is an object that must stay alive until the values are decoded.
     case parcel(Parcel, keeping: AnyObject? = nil)
     /// The results of the operation at stack index 1: all of them as a table, or only the first. If `isOneOfEach`, each parcel gives one
     /// value; otherwise the only parcel gives all values.
@@ -178,7 +178,7 @@ private func writeParcels(_ parcels: [Parcel], to reply: UnsafeMutablePointer<cl
     unsafe reply.pointee.parcel_owner = Unmanaged<AnyObject>.passRetained(KeptParcels(parcels: parcels, owner: nil)).toOpaque()
 }
 
-/// Keeps parcels alive that C is about to read.
+/// Keeps the parcels that C is about to read.
 private final class KeptParcels {
     let parcels: [Parcel]
     let owner: AnyObject?

@@ -32,7 +32,7 @@ extension Call {
         return .values(1)
     }
 
-    /// Refuses a call that would keep a function of a body that runs in another process.
+    /// Throws an error if the calling body runs in another process, because the host cannot keep a function of that process.
     func requireKeeping(_ what: String) throws(CallError) {
         if state.link != nil {
             throw .message("\(what) is not available in an operation that runs in a worker process (Configuration.isolation)")

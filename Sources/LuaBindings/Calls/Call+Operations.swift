@@ -35,21 +35,22 @@ extension Call {
         isMissing(at: index) ? nil : try seconds(at: index)
     }
 
-    /// Waits for operations and runs callbacks meanwhile. Returns false if the time ran out.
+    /// Waits for operations and runs callbacks meanwhile. Returns false if the time ran out, or if the waiting operation was cancelled.
     ///
-    /// - Throws: an error that names the operations that nothing can finish any more.
+    /// - Throws: an error that names the operations that can never finish.
     func wait(for operations: [Operation], timeout: Double?) throws(CallError) -> Bool {
         try wait(for: operations, isAnyEnough: false, timeout: timeout)
     }
 
-    /// Waits until one of the operations has finished, and returns the first of those. Nil if the time ran out.
+    /// Waits until one of the operations has finished, and returns the first finished one. Nil if none has, because the time ran out or the
+    /// waiting operation was cancelled.
     func waitForAny(_ operations: [Operation], timeout: Double?) throws(CallError) -> Operation? {
         guard !operations.isEmpty else { throw .argument(1, "an operation to wait for is missing") }
         _ = try wait(for: operations, isAnyEnough: true, timeout: timeout)
         return operations.first { $0.isFinished }
     }
 
-    /// Waits until the queue is empty. Also waits for operations that are added meanwhile.
+    /// Waits until the queue is empty. Also waits for operations that are added meanwhile. Returns false as `wait(for:timeout:)` does.
     func wait(for queue: OperationQueue, timeout: Double?) throws(CallError) -> Bool {
         let deadline = timeout.map { ContinuousClock.Instant.after($0) }
         let wait = queue.wait(in: state.inbox)
@@ -72,7 +73,7 @@ extension Call {
 
     /// Waits until a queue with a limit of pending operations may have room. Callbacks run meanwhile.
     ///
-    /// - Throws: an error if nothing can make room, or if this code runs in that queue and may occupy the room that it waits for.
+    /// - Throws: an error if no room can arise, or if this code runs in that queue and may occupy the room that it waits for.
     func waitForRoom(in queue: OperationQueue, for operation: Operation) throws(CallError) {
         let current = state.currentOperation
         if let current, current.queue === queue {
@@ -143,7 +144,7 @@ extension Call {
         return first
     }
 
-    /// Makes the handle of `operation` and puts it at `index`. The function at `index` and the arguments after it become the body.
+    /// Makes the handle of `operation` and puts it at `index`. The former function at `index` and the arguments after it become the body.
     func attachBody(at index: Int32, to operation: LuaOperation) throws(CallError) {
         let pointer = unsafe Unmanaged.passUnretained(operation).toOpaque()
         do throws(Failure) {

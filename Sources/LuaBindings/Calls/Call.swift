@@ -96,7 +96,7 @@ struct Call {
 
     func operationIfAny(at index: Int32) -> Operation? { object(at: index, .operation, as: Operation.self) }
 
-    /// The operation at `index`, if there is one. Its handle keeps it alive during the call.
+    /// The operation at `index`, if there is one. The handle keeps the operation alive during the call.
     @inline(__always)
     func unmanagedOperation(at index: Int32) -> Unmanaged<Operation>? { unsafe unmanaged(at: index, .operation, as: Operation.self) }
 
@@ -140,7 +140,7 @@ struct Call {
         return operation
     }
 
-    /// The receiver of a method call. Its handle keeps it alive during the call.
+    /// The receiver of a method call. The handle keeps the queue alive during the call.
     @inline(__always)
     func queue(callingFor method: @autoclosure () -> String) throws(CallError) -> Unmanaged<OperationQueue> {
         guard let queue = unsafe unmanaged(at: 1, .queue, as: OperationQueue.self) else { throw notAMethodCall(method(), on: "queue") }
@@ -152,7 +152,7 @@ struct Call {
         return timer
     }
 
-    /// The receiver of a method call. Its handle keeps it alive during the call.
+    /// The receiver of a method call. The handle keeps the channel alive during the call.
     @inline(__always)
     func channel(callingFor method: @autoclosure () -> String) throws(CallError) -> Unmanaged<Channel> {
         guard let channel = unsafe unmanaged(at: 1, .channel, as: Channel.self) else { throw notAMethodCall(method(), on: "channel") }
@@ -168,7 +168,7 @@ struct Call {
         .message("call '\(method)' with ':', as in \(receiver):\(method)(...); what came before it is a \(typeName(at: 1))")
     }
 
-    /// The class of operations at `index`; nil if the value is none.
+    /// The class of operations at `index`; nil for any other value.
     func operationClass(at index: Int32) -> ClassIdentity? {
         let identity = unsafe clua_identify_class(lua, index)
         if let pointer = unsafe identity.object { return .script(unsafe LuaBindings.object(pointer, as: ScriptClass.self)) }
@@ -179,7 +179,7 @@ struct Call {
 
     /// Calls `body` for each key and value of the table at `index`, with their stack indices.
     ///
-    /// `body` must run no code of Lua, which might change the table. So `body` allocates nothing in Lua, because that may run finalizers.
+    /// `body` must run no code of Lua, which might change the table. So `body` must allocate nothing in Lua, because that may run finalizers.
     func forEachField(of index: Int32, _ body: (_ key: Int32, _ value: Int32) throws(CallError) -> Void) throws(CallError) {
         guard unsafe lua_checkstack(lua, 4) != 0 else { throw .message("stack overflow") }
         let base = count

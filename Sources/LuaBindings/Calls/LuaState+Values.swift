@@ -1,6 +1,6 @@
 import CLua
 
-/// Calls that pass values of the host to the main state, or from it. Each leaves the stack as it was, except for what its comment says.
+/// Calls that pass values of the host to the main state, or from it. Each leaves the stack as it was, unless its comment says otherwise.
 extension LuaState {
     /// Pops the function on top of the stack and calls it.
     func call(_ arguments: [LuaValue]) throws(Failure) -> [LuaValue] {

@@ -1,4 +1,4 @@
-/// Finds the name that a misspelt one was meant to be.
+/// Finds the known name that is nearest to a misspelt one.
 enum Spelling {
     /// ` (did you mean 'name'?)`, or the list of known names if none is near.
     static func suggestion(for name: String, among names: [String]) -> String {

@@ -19,7 +19,7 @@ extension Channel {
         while try !offer(values) { try await wait(.toSend) }
     }
 
-    /// Takes the next message, unless there is none. Enters the runtime, whose main state copies a script's message: see `Runtime`.
+    /// Takes the next message, unless there is none. Enters the runtime, because the main state copies a script's message: see `Runtime`.
     ///
     /// - Returns: the values that were sent together, copied; nil if there is no message.
     /// - Throws: an error if the values cannot be copied, or if the runtime is closed.
@@ -91,7 +91,7 @@ extension Channel: AsyncSequence {
         public func next() async throws -> LuaValue? { try await channel.receive()?.first }
     }
 
-    /// Makes an iterator. Several may take messages at once.
+    /// Makes an iterator. Several iterators may take messages at once.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(channel: self) }
 }
 

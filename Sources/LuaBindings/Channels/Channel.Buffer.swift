@@ -4,7 +4,7 @@ import OpEngine
 extension Channel {
     /// One message: the values of one call.
     @safe struct Item {
-        /// The values of a script; empty if the host has sent the message. The holder of the item owns the contents.
+        /// The values of a script; empty if the host has sent the message. The holder of the item owns the parcel's contents.
         var parcel = unsafe clua_parcel()
         /// The values of the host; nil if a script has sent the message.
         var values: [LuaValue]?
@@ -82,10 +82,10 @@ extension Channel {
 
         // MARK: waiters
 
-        /// Whether a thread with this purpose need not wait.
+        /// Whether a waiter with this purpose need not wait.
         func isReady(for purpose: Waiter.Purpose) -> Bool { isClosed || (purpose == .toSend ? !isFull : count > 0) }
 
-        /// Puts the waiter on the list if it has to wait, and returns false then.
+        /// Returns whether the waiter need not wait. Otherwise puts it on the list.
         mutating func isReady(for waiter: Waiter) -> Bool {
             if isReady(for: waiter.purpose) { return true }
             if !waiter.isListed {

@@ -5,11 +5,11 @@ import OpPlatform
 /// A queue of values between any number of senders and receivers: scripts in any state, and tasks of the host.
 ///
 /// A script makes one with `opscript.channel { capacity = 100 }`. The host makes one with `init(capacity:name:in:)`, and passes it as
-/// `LuaValue.object(channel)`. The values of one sender arrive in the order in which it sent them; each value goes to one receiver. Values are
+/// `LuaValue.object(channel)`. The values of one sender arrive in the order in which it sent them; one receiver gets each message. Values are
 /// copied when they are sent and when they are received.
 ///
-/// A runtime reports a wait of a script that nothing can end. The runtime does not know what the host will send, so set
-/// `Runtime.Configuration.hostMayAddOperations` if the host sends or receives.
+/// A runtime reports a wait of a script that can never end. The runtime does not know whether the host will send or receive, so set
+/// `Runtime.Configuration.hostMayAddOperations` if the host does.
 ///
 /// - Concurrency: safe from every thread.
 public final class Channel: LuaObject, WaitedObject {
@@ -23,7 +23,7 @@ public final class Channel: LuaObject, WaitedObject {
     /// Makes a channel for a runtime's scripts. Closing the runtime closes the channel.
     ///
     /// - Parameters:
-    ///   - capacity: the most messages that wait for a receiver, 1 or more. A sender of more waits.
+    ///   - capacity: the most messages that wait for a receiver, 1 or more. A sender of further messages waits.
     ///   - name: the name in error messages.
     ///   - runtime: the runtime.
     public convenience init(capacity: Int = 100, name: String? = nil, in runtime: Runtime) {
@@ -55,7 +55,7 @@ public final class Channel: LuaObject, WaitedObject {
     /// Whether the channel was closed: nothing can be sent any more.
     public var isClosed: Bool { buffer.withLock { $0.isClosed } }
 
-    /// Closes the channel. Receivers get the messages that are left, and then nothing. Senders get an error. Does nothing if it is closed already.
+    /// Closes the channel. Receivers get the messages that are left, and then nothing. Senders get an error. Further calls do nothing.
     public func close() {
         let waiters = buffer.withLock { buffer in
             buffer.isClosed = true
@@ -72,7 +72,7 @@ public final class Channel: LuaObject, WaitedObject {
     enum Sent { case sent, full, closed }
     enum Received { case item(Item), empty, closed }
 
-    /// Adds an item, which the channel owns from then on if the result is `sent`.
+    /// Adds an item. If the result is `sent`, the channel owns the item from then on.
     func put(_ item: Item) -> Sent {
         let (result, receiver) = buffer.withLock { buffer -> (Sent, Waiter?) in
             if buffer.isClosed { return (.closed, nil) }
@@ -84,7 +84,7 @@ public final class Channel: LuaObject, WaitedObject {
         return result
     }
 
-    /// Takes the first item. The caller owns it and calls `discard` in the end.
+    /// Takes the first item. The caller owns the item and calls `discard` in the end.
     func take() -> Received {
         let (result, sender) = buffer.withLock { buffer -> (Received, Waiter?) in
             guard let item = buffer.takeFirst() else { return (buffer.isClosed ? .closed : .empty, nil) }
@@ -104,11 +104,11 @@ public final class Channel: LuaObject, WaitedObject {
 
     // MARK: waiting
 
-    /// Whether the waiter need not wait. If it must, the channel wakes it when that may have changed, until `leave`.
+    /// Whether the waiter need not wait. If it must wait, the channel wakes it when this may have changed, until `leave`.
     func isReady(for waiter: Waiter) -> Bool { buffer.withLock { $0.isReady(for: waiter) } }
 
-    /// Like `isReady`, but the channel does not wake the waiter: its thread has other work before it sleeps, and another waiter may go on
-    /// meanwhile.
+    /// Like `isReady`, but the channel does not wake the waiter. The waiter's thread has other work before it sleeps, and the channel may wake
+    /// another waiter instead.
     func isReadyNow(for waiter: Waiter) -> Bool {
         buffer.withLock { buffer in
             buffer.remove(waiter)

@@ -11,12 +11,12 @@ private final class WaitingThreadExecutor: TaskExecutor {
     func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
         let isPosted = inbox.post { unsafe job.runSynchronously(on: self.asUnownedTaskExecutor()) }
-        // After the end of the thread, no code waits for the task. The task is cancelled, and ends on any thread.
+        // If the thread has ended, no code waits for the task. The task is cancelled, and ends on any thread.
         if !isPosted { globalConcurrentExecutor.enqueue(ExecutorJob(job)) }
     }
 }
 
-/// A call of an `async` host function. The calling thread waits for it, and runs it while it waits.
+/// A call of an `async` host function. The calling thread waits for the function, and runs it meanwhile.
 final class AsyncCall<Value: Sendable>: Sendable {
     private let outcome = Guarded<Result<Value, any Error>?>(nil)
     private let body: @Sendable () async throws -> Value
@@ -43,8 +43,8 @@ final class AsyncCall<Value: Sendable>: Sendable {
 }
 
 extension LuaState {
-    /// Waits until `call` is over. Cancels it if the wait ends early: because the waiting operation was cancelled or stopped, or because of a
-    /// signal.
+    /// Waits until `call` is over. Cancels its task if the wait ends early: because the waiting operation was cancelled or stopped, or because
+    /// of a signal.
     func wait<Value>(for call: AsyncCall<Value>) throws -> Value {
         let (engine, inbox) = (core.engine, self.inbox)
         // The task can end any wait, so no wait is reported as one that can never end.

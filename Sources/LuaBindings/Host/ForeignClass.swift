@@ -1,7 +1,7 @@
 import OpEngine
 import OpPlatform
 
-/// An object of a host in another language. The host chooses its class when it makes the object. The class is not a type of Swift.
+/// An object of a host in another language. The host chooses the class, which is not a type of Swift, when it makes the object.
 package final class ForeignObject: LuaObject, ClassedObject {
     package let objectClass: ForeignClass
     /// The host's number or pointer for the object.

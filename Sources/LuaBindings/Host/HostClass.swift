@@ -5,7 +5,7 @@ import OpPlatform
 /// A registered class of the host, in the form that C reads.
 @safe
 final class HostClass: @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because all fields are constant, and so is the memory that they point to.
+    // Safety: `@unchecked Sendable` because all fields, and the memory that they point to, are constant.
 
     typealias Body = @Sendable (borrowing LuaCall) throws -> Void
 
@@ -63,12 +63,13 @@ final class HostClass: @unchecked Sendable {
         return .message("\(Grammar.indefinite(name)) has no member '\(text)'\(hint)")
     }
 
-    /// Whether a class may have a metamethod of this name. Properties and methods replace `__index` and `__newindex`; objects end in Swift.
+    /// Whether a class may have a metamethod of this name. Properties and methods replace `__index` and `__newindex`. Swift, not Lua, frees the
+    /// objects.
     static func mayHave(metamethod name: String) -> Bool {
         name.hasPrefix("__") && !["__index", "__newindex", "__gc", "__mode", "__metatable", "__name", "__transfer"].contains(name)
     }
 
-    /// Calls `body` with the description that C reads. `name` is valid during the call, and the other pointers are as long as this object lives.
+    /// Calls `body` with the description that C reads. `name` is valid during the call; the other pointers are valid as long as this object lives.
     private func withDescription(_ body: (UnsafePointer<clua_object_class>) -> Int32) -> Int32 {
         unsafe name.withCString { name in
             var description = unsafe clua_object_class()

@@ -64,7 +64,7 @@ extension LuaCall {
         return unsafe lua_tonumberx(lua, slot, nil)
     }
 
-    /// A string, which must be UTF-8. Copies it.
+    /// A copy of a string, which must be UTF-8.
     public func string(at index: Int) throws -> String {
         guard type(at: index) == LUA_TSTRING else { throw expected("string", at: index) }
         return try unsafe withBytes(at: index) { bytes throws in
@@ -83,7 +83,7 @@ extension LuaCall {
         return try unsafe body(UnsafeRawBufferPointer(start: start, count: length))
     }
 
-    /// A copy of an argument with all that a table contains.
+    /// A copy of an argument, with all values in a table.
     public func value(at index: Int) throws -> LuaValue { slot(index) == .max ? .nil : try call.value(at: slot(index)) }
 
     /// An argument as an instance of a `Decodable` type.
@@ -122,7 +122,7 @@ extension LuaCall {
         return try pop()
     }
 
-    /// A table where it is. Copies nothing of it.
+    /// A table, to be read in place. Copies nothing.
     public func table(at index: Int) throws -> LuaTable {
         let slot = slot(index)
         guard slot != .max, let table = LuaTable(at: slot, in: tables) else { throw expected("table", at: index) }

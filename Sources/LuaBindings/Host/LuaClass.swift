@@ -75,8 +75,8 @@ public struct LuaClass<Object: LuaObject>: Sendable {
 
     /// Adds a metamethod, such as `__add`, `__call` or `__tostring`. An operator gets both operands. Either may be the object.
     ///
-    /// Traps for `__index` and `__newindex`, which properties and methods replace, for `__gc`, `__mode` and `__metatable`, because the object
-    /// ends in Swift, and for `__name` and `__transfer`.
+    /// Traps for `__index` and `__newindex`, which properties and methods replace, for `__gc`, `__mode` and `__metatable`, because Swift frees
+    /// the object, and for `__name` and `__transfer`.
     public mutating func metamethod<each Parameter: LuaConvertible, Result: LuaConvertible>(
         _ name: String, _ function: @escaping @Sendable (repeat each Parameter) throws -> Result
     ) {

@@ -129,7 +129,7 @@ extension Dictionary: LuaConvertible where Key: LuaConvertible, Value: LuaConver
         return result
     }
 
-    /// A table.
+    /// A table with all entries.
     public func toLua() throws -> LuaValue {
         var fields: [LuaValue: LuaValue] = [:]
         fields.reserveCapacity(count)

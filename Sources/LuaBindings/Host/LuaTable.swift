@@ -7,8 +7,8 @@ import CLua
 /// try runtime.register("lastPrice") { (orders: LuaTable) in try orders[orders.count, "price"] }
 /// ```
 ///
-/// Use it for functions that need little of a large table. A function that needs most of it pays less for a `Decodable` type or a `LuaValue`,
-/// because each read here looks for its value anew.
+/// Use it for functions that need little of a large table. For a function that needs most of the table, a `Decodable` type or a `LuaValue` costs
+/// less, because each read here looks for its value anew.
 ///
 /// A `LuaTable` is valid while the call runs whose argument it is, and only on the thread of that call. Afterwards, reading throws an
 /// error. Frozen tables are read in the same way.
@@ -43,7 +43,7 @@ public struct LuaTable {
 
     /// The number of elements, as `#` counts them.
     ///
-    /// - Throws: an error of the kind `conversion` if the script has put something else in the place of the table.
+    /// - Throws: an error of the kind `conversion` if the script has replaced the table by another value.
     public var count: Int {
         get throws {
             try readingTable { call, index in
@@ -54,7 +54,7 @@ public struct LuaTable {
 
     /// Copies of all keys, in no particular order. O(n).
     ///
-    /// - Throws: an error of the kind `conversion` if the script has put something else in the place of the table.
+    /// - Throws: an error of the kind `conversion` if the script has replaced the table by another value.
     public var keys: [LuaValue] {
         get throws {
             try readingTable { call, index in
@@ -71,7 +71,7 @@ public struct LuaTable {
 
     /// The value at a key or at the end of a path as an instance of a `Decodable` type.
     ///
-    /// - Throws: an error of the kind `conversion` if it does not fit.
+    /// - Throws: an error of the kind `conversion` if the value does not fit.
     public func decode<Value: Decodable>(_ type: Value.Type = Value.self, at path: any LuaConvertible...) throws -> Value {
         let path = try path.map { try $0.toLua() }
         let value = try reading(path) { call, index in try call.value(at: index) }
@@ -121,24 +121,24 @@ public struct LuaTable {
     }
 }
 
-/// A table belongs to a thread.
+/// A `LuaTable` belongs to the thread of its call.
 @available(*, unavailable) extension LuaTable: Sendable {}
 
 extension LuaTable: LuaConvertible {
-    /// Reads the argument where it is.
+    /// Reads the argument in place.
     public static func read(from call: borrowing LuaCall, at index: Int) throws -> LuaTable { try call.table(at: index) }
 
-    /// Throws an error: only a whole argument is read where it is.
+    /// Throws an error: only a whole argument can be read in place.
     public static func fromLua(_ value: LuaValue) throws -> LuaTable {
         throw LuaError(message: "a LuaTable is a parameter itself, not a part of another one: take that as a LuaTable, and use table(at:)")
     }
 
-    /// A copy.
+    /// A copy of the table.
     public func toLua() throws -> LuaValue { try reading([]) { call, index in try call.value(at: index) } }
 }
 
 extension Call {
-    /// Whether there is a table, which may be frozen.
+    /// Whether the value is a table, which may be frozen.
     fileprivate func isReadable(at index: Int32) -> Bool { unsafe isTable(at: index) || clua_is_frozen(lua, index) }
 
     fileprivate func checkReadable(at index: Int32) throws {

@@ -18,7 +18,7 @@ extension Runtime {
         }
     }
 
-    /// Makes `function` a global function of every state. Costs the least: the function reads its arguments itself.
+    /// Makes `function` a global function of every state. A call costs the least: the function reads its arguments itself.
     ///
     /// - Throws: an error if the runtime is closed or memory has run out.
     public func registerDirect(_ name: String, _ function: @escaping @Sendable (borrowing LuaCall) throws -> Void) throws(LuaError) {

@@ -24,7 +24,7 @@ final class ProcessLink: @unchecked Sendable {
         var runs: [(operation: ObjectIdentifier, serial: UInt64)] = []
         var wasKilled = false
 
-        /// Whether the process cannot run another body, although its last one may have returned: `kill` was too late for that one, or the process
+        /// Whether the process cannot run another body, although its last body may have returned: `kill` was too late for that body, or the process
         /// has ended for another reason since.
         var isOver: Bool { wasKilled || cio_worker_has_ended(pidfd) }
 
@@ -66,7 +66,7 @@ final class ProcessLink: @unchecked Sendable {
         let serial = self.serial
         life.withLock { $0?.runs.append((ObjectIdentifier(operation), serial)) }
         defer { life.withLock { _ = $0?.runs.popLast() } }
-        // From here on, a stop finds the run, even while the process prepares for it. An earlier stop must not be lost.
+        // From here on, a request to stop finds the run, even while the process prepares for it. An earlier request must not be lost.
         if let reason = operation.stopReason { throw Failure(stop: reason) }
         try unsafe bringUpToDate(process, state, for: operation)
         let own: Parcel?
@@ -94,7 +94,7 @@ final class ProcessLink: @unchecked Sendable {
         } catch { throw explained(error, operation) }
     }
 
-    /// Processor seconds that a process has beyond the time limit of an operation, which the host should have stopped by then.
+    /// Processor seconds that a process has beyond the time limit of an operation. The host should have stopped the operation by then.
     private static let graceSeconds: UInt32 = 10
 
     /// The failure of an operation whose process has ended; any other failure unchanged. The next body gets a new process.
@@ -218,7 +218,7 @@ final class ProcessLink: @unchecked Sendable {
         _ = takeEnd(waiting: mayNotice ? Self.milliseconds : 0)
     }
 
-    /// Forgets the process, and returns how it has ended.
+    /// Forgets the process. Returns the words for its end in messages.
     private func takeEnd(waiting milliseconds: Int32) -> String {
         let taken = life.withLock { life in
             defer { life = nil }

@@ -20,11 +20,11 @@ extension Runtime {
             let setUpTime: Duration
         }
 
-        /// In threads of this process.
+        /// Bodies run in threads of this process.
         public static let threads = Isolation(form: .threads)
 
-        /// In worker processes, one for each worker. If such a process ends, the operation that it runs fails, and no other one does. The
-        /// executable is `opscript-worker` in the folder of this process's executable, or else in `PATH`.
+        /// Bodies run in worker processes, one for each worker. If such a process ends, only the operation that it runs fails. The executable is
+        /// `opscript-worker` in the folder of this process's executable, or else in `PATH`.
         public static let process = Isolation(form: .process(executable: nil))
 
         /// Like `process`, with the path of an executable that calls `WorkerProcess.serveIfRequested`.

@@ -6,7 +6,7 @@ public enum WorkerProcess {
     static let argument = "--opscript-worker"
 
     /// If a host has started this process as its worker process, serves the host and does not return: the process ends with its host. Otherwise
-    /// returns at once. Call it first in `main`, before there is a runtime or another thread.
+    /// returns at once. Call this first in `main`, before there is a runtime or another thread.
     ///
     /// The executable `opscript-worker` consists of this call. A host can be its own worker executable instead: it calls this function, and
     /// sets `isolation = .process(executable: "/proc/self/exe")`.

@@ -9,8 +9,8 @@ extension LuaOperation {
     /// Whether the body did not run, because the store had its results.
     public var isSkipped: Bool { step?.isSkipped ?? false }
 
-    /// The reason why the body has run although the operation asks the store, such as `input 'a.h' changed`. Nil if the body was skipped,
-    /// the operation does not ask, or it has not asked yet.
+    /// The reason why the body has run although the operation asks the store, such as `input 'a.h' changed`. Nil if the body was skipped, or if
+    /// the operation has not asked the store.
     public var reasonToRun: String? { step?.reason }
 
     func setStep(_ options: StepOptions) { withFields { $0.rareInUse.step = StoredStep(options) } }
@@ -89,7 +89,7 @@ extension LuaOperation {
         return StoredStep.Beginning(components: key.components, storage: storage)
     }
 
-    /// Takes the results from the store, in place of running the body. Returns why that is not possible; nil if it is done.
+    /// Takes the results from the store, in place of running the body. Returns the reason why that is not possible; nil if it is done.
     private func refusal(of hit: Work.Hit, _ step: StoredStep, _ store: WorkStore) -> String? {
         let damage = "its value in the store is damaged"
         guard let stored = StoredResults(hit.value ?? []) else { return damage }
@@ -109,7 +109,7 @@ extension LuaOperation {
         return nil
     }
 
-    /// Records the results of the body, and the values that it has stored.
+    /// Records the results of the body, and the values that the body has stored in the operation.
     private func finish(_ work: Work, of step: StoredStep, from before: [String: Parcel], _ store: WorkStore) {
         let results = storedResults
         guard !isCancelled, let returned = results.first ?? nil else { return work.fail() }

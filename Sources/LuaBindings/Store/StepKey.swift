@@ -21,7 +21,7 @@ struct StepKey {
 
     /// - Parameters:
     ///   - body: the function that `operation` is about to run.
-    ///   - storage: the values that scripts have stored in it.
+    ///   - storage: the values that scripts have stored in the operation.
     init(
         of body: Parcel, for operation: LuaOperation, _ storage: [String: Parcel], _ options: StepOptions, in state: LuaState,
         _ store: WorkStore
@@ -80,7 +80,7 @@ struct StepKey {
         }
     }
 
-    /// A body finds its dependencies in the operation that it is passed, whether it captures them or not.
+    /// Adds the dependencies. A body finds them in the operation that is its argument, whether it captures them or not.
     private mutating func add(_ dependencies: [Operation], of operation: LuaOperation) throws(Failure) {
         if dependencies.isEmpty { return }
         var order = Hasher128()

@@ -17,6 +17,6 @@ struct StepOptions: Sendable {
     /// `place` without the line.
     var file: Substring { place.prefix(upTo: place.lastIndex(of: ":") ?? place.endIndex) }
 
-    /// Whether the operation asks the store. `environment` and `version` alone do not make it ask.
+    /// Whether the operation asks the store. With `environment` and `version` alone, it does not.
     var asksStore: Bool { memoizes || !inputs.isEmpty || !outputs.isEmpty || depfile != nil }
 }

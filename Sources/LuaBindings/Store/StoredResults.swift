@@ -1,7 +1,7 @@
 import CLua
 import Glibc
 
-/// The results of a body, and the values that it has stored in its operation, as the store keeps them.
+/// The results of a body, and the values that the body has stored in its operation, as the store keeps them.
 struct StoredResults {
     /// The reason why the values cannot be kept; nil if they can.
     private(set) var refusal: String?
@@ -12,11 +12,11 @@ struct StoredResults {
     /// The meanings of the first byte.
     private static let refused: UInt8 = 0, kept: UInt8 = 1
 
-    /// Encodes the results of a body, and the values that it has stored.
+    /// Encodes the results of a body, and the values that the body has stored.
     ///
     /// - Parameters:
     ///   - before: the values that were stored in the operation before the body began.
-    ///   - after: the values that are stored in it now.
+    ///   - after: the values that are stored in the operation now.
     init(_ results: Parcel, from before: [String: Parcel], to after: [String: Parcel]) {
         self.results = encode(results, "its results contain")
         for name in Set(before.keys).union(after.keys).sorted() {

@@ -16,8 +16,8 @@ final class StoredStep: Sendable {
         var reason: String?
     }
 
-    /// The components of the operation's key, and the values that scripts had stored in it, before its first attempt. Values that an attempt
-    /// stores do not change the key of the next one.
+    /// The components of the operation's key, and the values that scripts had stored in the operation, before its first attempt. Values that an
+    /// attempt stores do not change the key of the next attempt.
     struct Beginning {
         let components: [Step.Component]
         let storage: [String: Parcel]
@@ -82,7 +82,7 @@ final class StoredStep: Sendable {
     /// The files that the body may read and those that it is to make, as absolute paths; nil before `plan`.
     var files: (inputs: [String], outputs: [String])? { state.withLock { $0.work }?.files }
 
-    /// Gives up the outputs. To be called when the operation has finished, or was not added.
+    /// Gives up the outputs. Call this when the operation has finished, or was not added.
     func end() {
         let (work, beginning) = state.withLock { ($0.work.take(), $0.beginning.take()) }
         withExtendedLifetime(beginning) { work?.end() }

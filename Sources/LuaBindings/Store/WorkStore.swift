@@ -49,7 +49,7 @@ final class WorkStore: Sendable {
         self.configuration = configuration
     }
 
-    /// Made for the first step: for an empty script, making it would be a sixth of all instructions.
+    /// The store, which the first step makes: for an empty script, making it would take a sixth of all instructions.
     var store: OpStore.Store {
         opened.withLock { opened in
             if let store = opened.store { return store }
@@ -95,7 +95,7 @@ final class WorkStore: Sendable {
     /// The module; nil if it has no source, because it is Lua's own or the host has registered it.
     private func module(_ name: String, in state: LuaState) throws(Failure) -> Module? {
         if Self.standardModules.contains(name) { return nil }
-        // Another version of the published values may have other paths. A missing file may be made later.
+        // Another version of the published values may have other paths. A missing file may be made later, so its absence is not recorded.
         let key = "\(state.appliedSharedVersion) \(name)"
         if let known = modules.withLock({ $0[key] }) { return known }
         let source = try? moduleLoader?(name)
