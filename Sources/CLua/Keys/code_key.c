@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 // Reading the dump of a function, which clua_chunk_parse has checked when the code was made. The types are those of Lua's luaconf.h on 64-bit
-// machines, which that check has compared, too.
+// machines. The check has compared them, too.
 enum { PREAMBLE_COUNT = 4 + 1 + 1 + 6 + 3 + 8 + 8 };
 
 enum opcode {
@@ -131,8 +131,8 @@ static bool has_constant_c(uint32_t code) {
     return arg_k(code) && (op == OP_SELF || (op >= OP_SETTABUP && op <= OP_SETFIELD));
 }
 
-// Numbers of constants and of nested functions, and the distances of jumps, change with other lines, so constants count instead of the former,
-// and the rest not at all.
+// The numbers of constants and of nested functions, and the distances of jumps, change when other lines change. So the constants themselves
+// count, and the other two do not.
 static uint64_t digest_of_instruction(const function *f, size_t index) {
     uint32_t code = instruction(f, index), op = opcode(code);
     uint64_t digest = 0;
@@ -246,7 +246,7 @@ static void skip_locals(walker *w) {
     }
 }
 
-// Reads the names of the upvalues into `names`, which has room for MAX_UPVALUES, unless that is NULL. Returns their number.
+// Reads the names of the upvalues into `names`, which has room for MAX_UPVALUES, unless `names` is NULL. Returns the number of names.
 static size_t read_upvalue_names(walker *w, graph_text *names) {
     size_t count = read_number(w);
     for (size_t i = 0; i < count; i++) {
@@ -256,7 +256,7 @@ static size_t read_upvalue_names(walker *w, graph_text *names) {
     return count < MAX_UPVALUES ? count : MAX_UPVALUES;
 }
 
-// The depth of functions is limited by the check of the dump.
+// The check of the dump has limited the depth of nested functions.
 static size_t walk_function(walker *w, graph_text *names) {
     read_text(w);  // the source
     uint32_t line = (uint32_t)read_number(w);

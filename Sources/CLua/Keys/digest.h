@@ -13,7 +13,7 @@
 typedef struct digester {
     XXH3_state_t *state;
     size_t count;
-    bool uses_state;  // has begun to: there are more bytes than the buffer takes
+    bool uses_state;  // the buffer was too small, so `state` has the first bytes
     uint8_t buffer[1024];
 } digester;
 

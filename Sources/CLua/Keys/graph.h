@@ -65,7 +65,7 @@ typedef struct graph_entry {
 
 typedef struct graph {
     const clua_parcel *parcel;
-    graph_value *roots;  // the values; then a table of what the script has changed in modules, if there is something
+    graph_value *roots;  // the values; then a table of the script's changes of modules, if there are any
     uint32_t root_count;
     graph_node *nodes;
     graph_value *values;

@@ -3,7 +3,7 @@
 
 #include "Keys/graph_parser.h"
 
-// The node of a frozen table, which gets its entries later: tables may be nested deeply.
+// The node of a frozen table. The node gets its entries later, because tables may be nested deeply.
 static graph_value frozen_node(parser *p, const frozen_table *table) {
     bool found;
     pointer_entry *entry = pointer_map_get(&p->frozen, table, &found);

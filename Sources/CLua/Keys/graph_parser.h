@@ -17,14 +17,14 @@ typedef struct parser {
     message_reader reader;
     bool no_memory;
     uint32_t *objects;  // nodes by ordinal
-    uint32_t *strings;  // texts by the number with which they are referred to again
+    uint32_t *strings;  // texts by the number that later references use
     uint32_t *environments;  // 1 + node by number; 0 for none yet
     size_t object_count, object_capacity, string_count, string_capacity, environment_count, environment_capacity;
-    pointer_map references;  // 1 + node by object
+    pointer_map references;  // node by object
     pointer_map frozen;      // node by table
     frozen_entry *pending;   // frozen tables whose nodes are empty
     size_t pending_count, pending_capacity;
-    bool is_unstable;        // a frozen value contains what has no key
+    bool is_unstable;        // a frozen value contains a value that has no key
 } parser;
 
 static const graph_value nothing = {.kind = VALUE_NIL};
@@ -35,10 +35,10 @@ static inline graph_value text_value(uint32_t text) { return (graph_value){.kind
 /// Ends the parsing. Further reads do no harm.
 void parser_fail(parser *p);
 
-/// Makes room for `count` more items of an array of the graph or the parser. Returns false if that, or something before, has failed.
+/// Makes room for `count` more items of an array of the graph or the parser. Returns false if this, or an earlier step, has failed.
 bool parser_reserve(parser *p, void *items, size_t used, size_t *capacity, size_t count, size_t size);
 
-/// Adds a text or a node. Returns 0 if that has failed.
+/// Adds a text or a node. Returns 0 on failure.
 uint32_t parser_add_text(parser *p, const char *bytes, size_t count);
 uint32_t parser_add_node(parser *p, graph_node node);
 

@@ -6,7 +6,7 @@
 
 #include "Keys/walk.h"
 
-// A change of what is digested, or of how, gives another number, so that no key of another version is equal by chance.
+// Increase the number with each change of the digested bytes, so that no key of another version is equal by chance.
 enum { KEY_VERSION = 2 };
 
 static void add_roots(walker *w, clua_parcel_role role) {
@@ -51,7 +51,7 @@ static bool copy_lines(const code_key *code, clua_component *component) {
     return true;
 }
 
-// Moves what was found to the key.
+// Moves the parts, the objects and the modules to the key.
 static bool fill(walker *w, clua_key *key) {
     key->components = calloc(w->part_count + 1, sizeof *key->components);
     if (key->components == NULL) return false;

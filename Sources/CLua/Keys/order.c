@@ -16,7 +16,7 @@ static graph_value integer(uint64_t number) { return (graph_value){.kind = VALUE
 
 // MARK: entries
 
-// The first bytes as a number, which is compared without a look at the string.
+// The first bytes as a number, so that most comparisons need not read the string.
 static uint64_t beginning_of(graph_text text) {
     uint64_t number = 0;
     for (size_t i = 0; i < sizeof number; i++) number = number << 8 | (i < text.count ? (uint8_t)text.bytes[i] : 0);
@@ -24,7 +24,7 @@ static uint64_t beginning_of(graph_text text) {
 }
 
 static ordered_entry entry_of(const graph *g, graph_value key, graph_value value, const uint64_t *colours) {
-    // A float that is a key is never an integer: Lua makes integers of those.
+    // A float key has no integral value: Lua turns such keys into integers.
     ordered_entry entry = {.key = key, .value = value, .rank = key.kind};
     switch (key.kind) {
     case VALUE_INTEGER: entry.number = (uint64_t)key.integer ^ UINT64_C(1) << 63; break;
@@ -86,7 +86,7 @@ bool order_needs_colours(const graph *g, const graph_node *node) {
 // The colours are refined as in the test of Weisfeiler and Leman: each round adds to a node's colour those of its neighbours, in both
 // directions, as sums, which have no order.
 
-// The work that is done at most, in visits of nodes: a second or two. Nodes that are equal up to there are taken as they come.
+// The most work, in visits of nodes: a second or two. Keys whose colours are equal even then have no fixed order.
 #define MOST_WORK (UINT64_C(1) << 24)
 
 typedef struct colouring {
@@ -204,11 +204,11 @@ static bool set_first_colour(colouring *c, size_t index, const uint64_t *content
     return true;
 }
 
-// Rounds until all keys differ, or no round tells more apart.
+// Refines until all keys have different colours, or the number of colours no longer grows.
 static void refine_all(colouring *c, uint32_t *keys) {
     size_t count = c->graph->node_count, key_count = find_keys(c->graph, keys);
     size_t distinct = distinct_colours(c, NULL, count);
-    // The amount of work must not depend on how tables are laid out.
+    // The amount of work must not depend on the order of tables in the parcel.
     uint64_t work = 0;
     for (size_t round = 1; work < MOST_WORK; round++, work += count) {
         refine(c);

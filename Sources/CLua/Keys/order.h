@@ -4,17 +4,17 @@
 
 #include "Keys/graph.h"
 
-/// A number for each node that stands for its contents and its place in the graph, however tables are ordered. Equal nodes have equal numbers;
-/// different ones have different numbers, except for some that differ only far away. NULL if memory runs out. `contents` is that of
+/// A number for each node that stands for its contents and its place in the graph, in any order of tables. Equal nodes have equal numbers;
+/// different nodes have different numbers, except for some that differ only far away. NULL if memory runs out. `contents` is that of
 /// clua_key_make.
 uint64_t *order_colours(const graph *graph, const uint64_t *contents);
 
-/// An entry with what its place is decided by.
+/// An entry, with the values that decide its place.
 typedef struct ordered_entry {
     graph_value key, value;
     uint64_t rank;  // kinds of keys
-    uint64_t number;  // among those of one kind: the place, or where strings begin
-    graph_text text, field;  // among strings and names with one number
+    uint64_t number;  // decides among keys of one kind; the first bytes of a string
+    graph_text text, field;  // decide among strings and names with one number
 } ordered_entry;
 
 /// Whether the order of a node's entries needs the colours: two of its keys are nodes.

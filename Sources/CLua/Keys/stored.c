@@ -8,7 +8,7 @@
 #include "key.h"
 
 // stored := magic version checksum count-of-values bytes count-of-strings string*
-// The bytes are those of a parcel without code and references. The checksum is that of everything after it.
+// The bytes are those of a parcel without code and references. The checksum covers all bytes after it.
 static const char magic[4] = "opv";
 enum { STORED_VERSION = 1, HEADER_COUNT = sizeof magic + 1 + sizeof(uint64_t) };
 

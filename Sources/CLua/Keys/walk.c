@@ -22,8 +22,8 @@ enum token {
     TOKEN_FROZEN
 };
 
-// A function in a table becomes a part of its own. Functions in tables that are nested deeper, and functions after so many parts, belong to the part
-// around them.
+// A function in a table becomes a part of its own. Functions in tables that are nested deeper, and functions that follow so many parts, belong to
+// the part around them.
 enum { MOST_NAMED_DEPTH = 2, MOST_PARTS_IN_TABLES = 256, MOST_NAME = 200 };
 
 static void visit(walker *w, graph_value value);
@@ -41,7 +41,7 @@ static const char *write_digits(char *end, uint32_t number) {
     return end;
 }
 
-// Writes a text and a zero to `text`, or nothing if that is NULL. Returns its length. The format has `%s` and `%u`.
+// Writes a text and a zero to `text`, or nothing if `text` is NULL. Returns the length. The format may have `%s` and `%u`.
 static size_t write_text(char *text, const char *format, va_list arguments) {
     size_t count = 0;
     while (*format != '\0') {
@@ -83,7 +83,7 @@ char *walk_text(walker *w, const char *format, ...) {
     return text;
 }
 
-// A name of a script as labels show it: without control characters, and at most MOST_NAME bytes of it.
+// A name of a script as labels show it: at most its first MOST_NAME bytes, without control characters.
 static char *name_of(walker *w, graph_text text) {
     size_t count = text.count < MOST_NAME ? text.count : MOST_NAME;
     char *name = malloc(count + 1);
@@ -222,7 +222,7 @@ static void begin_table(walker *w, const graph_node *node, uint64_t sequence, ui
     digest_number(&w->digester, places);
 }
 
-// Visits a table with a metatable, or with other keys than 1, 2, 3 …. Copies its entries in the order of their keys.
+// Visits a table with a metatable, or with keys other than 1, 2, 3 …. Copies the entries in the order of their keys.
 static void visit_entries(walker *w, const graph_node *node, size_t count) {
     if (w->colours == NULL && order_needs_colours(w->graph, node)) w->colours = order_colours(w->graph, w->contents);
     ordered_entry *entries = malloc((node->count + count) * sizeof *entries);
@@ -323,7 +323,7 @@ static void visit_function_part(walker *w, const graph_node *node) {
     }
 }
 
-// Whether a function here is named by the keys that lead to it.
+// Whether the keys that lead to a function here become its name.
 static bool has_name(const walker *w) {
     // The first frame may be that of the part itself, such as an upvalue.
     size_t first = w->frame_count > 0 && !w->frames[0].is_table;
