@@ -1,5 +1,5 @@
-// Transfer: Lua values on their way from one state to another. They are encoded into a parcel and decoded from it. Each state compiles the
-// code of a function once, and long strings are shared rather than copied. Frozen values are read where they are. Transfer may use Core, Limits, Objects and Libraries.
+// Transfer: Lua values on their way from one state to another, encoded into a parcel and decoded from it. Each state compiles the code of a
+// function once. States share long strings and frozen values rather than copy them. Transfer may use Core, Limits, Objects and Libraries.
 #ifndef CLUA_TRANSFER_FOLDER_H
 #define CLUA_TRANSFER_FOLDER_H
 

@@ -2,7 +2,7 @@
 
 #include "Limits/stop_raising.h"
 
-// A chain in the hash part may lead `#` anywhere, and nothing stops the search for it.
+// Keys in the hash part may lead `#` to a border far away. No request stops a search in C, so the search is limited.
 enum { BYTES_PER_PLACE = 16, MOST_TRIED = 1 << 16 };
 
 // Stack: a table, a key.
@@ -11,7 +11,7 @@ static int find_next(lua_State *L) {
     return 0;
 }
 
-// Whether the nil at `place` is in the array part. Only there Lua finds the pair after it.
+// Whether the nil at `place` is in the array part. Only there `lua_next` finds the pair after a nil.
 static bool is_in_array_part(lua_State *L, int table, lua_Integer place) {
     lua_pushcfunction(L, find_next);
     lua_pushvalue(L, table);
@@ -51,7 +51,7 @@ lua_Integer clua_array_places(lua_State *L, int table, lua_Integer count) {
     if (border == count || (count > 0 && leads_to(L, table, (lua_Unsigned)count, (lua_Unsigned)border))) return count;
     while (place > count && has_value(L, table, (lua_Unsigned)place)) place--;
     if (place <= count) return count;
-    // A key that was removed may still be in the hash part, and looks like one in an array part that would not fit into the memory.
+    // `lua_next` also finds a removed key in the hash part, so an array part must also fit into the memory that Lua uses.
     lua_Integer most = (lua_Integer)lua_gc(L, LUA_GCCOUNT) * (1024 / BYTES_PER_PLACE);
     if (border <= most && is_in_array_part(L, table, place)) return border;
     if (leads_to(L, table, 0, (lua_Unsigned)border)) return CLUA_IN_HASH_PART;

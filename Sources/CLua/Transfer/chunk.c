@@ -257,7 +257,8 @@ static bool may_change_library(const body *function, size_t index, string name) 
     return is_class && !reads_field(instruction(function, index + 2), arg_a(next));
 }
 
-// All that the function uses of the global that it reads at `index`. The compiler puts a field where the table was if nothing else uses that.
+// The only field, or argument of `require`, that the function uses of the global that it reads at `index`; none if it may use more. The compiler
+// puts a field into the table's register if no other code uses the table.
 static string used_field(const body *function, size_t index) {
     static const char *const require[] = {"require", NULL};
     uint32_t code = instruction(function, index), next = instruction(function, index + 1), table = arg_a(code);

@@ -101,7 +101,7 @@ static char *copy_label(lua_State *L, int function) {
     return label;
 }
 
-// Fills in what follows from code->dump.
+// Fills in the fields that follow from code->dump.
 static clua_chunk_status analyse(clua_code *code) {
     clua_chunk chunk;
     clua_chunk_status status = clua_chunk_parse(code->dump, code->dump_count, &chunk);
@@ -209,7 +209,7 @@ static const void *prototype_of(lua_State *L, int function) {
     return closure->prototype;
 }
 
-// Whether prototype_of works with this build of Lua. Found out when a state of the process first sends a function.
+// Whether prototype_of works with this build of Lua. Set when a state of the process first sends a function.
 static _Atomic(enum { UNKNOWN, FOUND, NOT_FOUND }) prototypes;
 
 // Whether closures of one prototype agree, and others differ. May raise. Needs 4 free stack slots.
@@ -355,7 +355,7 @@ static void reserve_compiled(lua_State *L, caches *own) {
     own->compiled_capacity = capacity;
 }
 
-// Stack: ..., factories. Pushes the factory. Loading may run finalizers, which may get here for any code.
+// Stack: ..., factories. Pushes the factory. Loading may run finalizers, which may compile factories, too.
 static void compile_factory(lua_State *L, clua_code *code) {
     caches *own = caches_of(L);
     load(L, own, code->factory, code->factory_count);

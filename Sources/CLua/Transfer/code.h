@@ -34,7 +34,7 @@ typedef struct clua_code {
     clua_global_read *global_reads;
     size_t global_read_count;
     char *label;       // "<pipeline.lua:12>": the source as errors name it, and the line of `function`
-    _Atomic(void *) key;  // owned (malloc): what Keys computes when it first needs it; NULL until then
+    _Atomic(void *) key;  // owned (malloc): the code_key that Keys computes on first use; NULL until then
 } clua_code;
 
 /// Whether the function uses its upvalue (from 1) otherwise than for fields by name.
@@ -45,14 +45,14 @@ static inline bool clua_code_uses_whole(const clua_code *code, int upvalue) {
 /// Prepares a fresh state. Call it once. Raises if memory runs out. Needs 6 free stack slots.
 void clua_code_open(lua_State *L);
 
-/// Frees what belonged to a closed state. Never raises.
+/// Frees the caches of a closed state. Never raises.
 void clua_code_close(clua_state *state);
 
-/// The code of the Lua function at `function`. It is borrowed, and the next call in this state may free it; retain it to keep it. Raises
+/// The code of the Lua function at `function`. The code is borrowed, and the next call in this state may free it; retain it to keep it. Raises
 /// for other values, or if memory runs out. Needs 5 free stack slots.
 clua_code *clua_code_of(lua_State *L, int function);
 
-/// A code with one reference, from the dump and the label of another. Returns NULL if memory runs out or the dump cannot be read. Never
+/// A code with one reference, from the dump and the label of another code. Returns NULL if memory runs out or the dump cannot be read. Never
 /// raises.
 clua_code *clua_code_from(const char *dump, size_t dump_count, const char *label, size_t label_count);
 

@@ -41,7 +41,7 @@ void decode_value(decoder *d, int depth);
 /// Pushes the value whose tag, at most CLUA_TAG_STRING, was read. Needs 1 free stack slot.
 void decode_plain(parcel_reader *reader, uint8_t tag);
 
-/// Pushes the string whose tag was read.
+/// Pushes the string whose tag was read, or a name, which has no tag.
 void decoder_push_string(decoder *d);
 
 /// Pushes the table whose tag was read.
@@ -50,7 +50,7 @@ void decode_table(decoder *d, bool is_kept, int depth);
 /// Reads two counts of a table: the values at 1, 2, 3 …, and the pairs. Returns whether the values have places in an array part.
 bool decode_table_counts(decoder *d, uint32_t counts[2]);
 
-/// Fills the table on top, whose counts were read, unless the state had it before.
+/// Fills the table on top, whose counts were read. If the state `had` it before, reads and drops the contents; a registry gets missing entries.
 void decode_table_body(decoder *d, const uint32_t counts[2], bool had, int depth);
 
 /// Sets the upvalues of the new function on top. `code` is its code, or NULL if unknown.

@@ -68,7 +68,7 @@ const path_step *encoder_field_step(encoder *e) {
     size_t count;
     const char *name = lua_tolstring(L, -2, &count);
     lua_pushvalue(L, -2);
-    encoder_anchor(e);  // a __transfer function might remove it from the table
+    encoder_anchor(e);  // a __transfer function might remove the key from the table
     return encoder_step(e, PATH_FIELD, (lua_Integer)count, name, NULL);
 }
 

@@ -117,14 +117,14 @@ uint32_t encoder_environment(encoder *e, int index);
 uint32_t encoder_code(encoder *e, clua_code *code);
 
 /// The environment on top is upvalue `upvalue` of a function with this code. Adds the globals that the function reads there and that differ
-/// from a fresh state's, and what the script has changed in the others. Needs 20 stack slots.
+/// from a fresh state's, and the script's changes in the others. Needs 20 stack slots.
 void encoder_note_globals(encoder *e, const clua_code *code, int upvalue);
 
 /// Adds the global whose name is on top, read by the function `label` in the environment below it, number `environment`. Pops the name.
 /// Returns false, and pushes the value instead, if that is a fresh state's. Needs 12 stack slots.
 bool encoder_note_global(encoder *e, uint32_t environment, const char *label);
 
-/// The last step that may raise: allocates what the parcel needs beyond bytes and one code.
+/// The last step that may raise: allocates `more`, which a parcel needs unless it has only bytes and one code.
 void encoder_need_more(encoder *e);
 
 /// Never raise. The first moves the result to `parcel`; the second frees everything that no parcel has taken over.

@@ -81,7 +81,7 @@ static pointer_entry *meet(builder *b, const void *key, bool *found) {
 
 typedef enum place { IN_VALUE, IN_KEY } place;
 
-// The step to the value on top. The key is below it, or is the element's number if that is not 0.
+// The step to the value on top. The key is `element` if that is not 0, and otherwise below the value.
 static const path_step *make_step(builder *b, place place, lua_Integer element) {
     lua_State *L = b->L;
     if (b->step_blocks == NULL || b->step_blocks->count == sizeof b->step_blocks->steps / sizeof *b->step_blocks->steps) {
@@ -124,7 +124,8 @@ static int refuse_upvalue(builder *b, place place, lua_Integer element, const ch
 
 // MARK: values
 
-// Charges the state for a string that it shares. When Lua frees its own, the bytes leave the state's memory, but not this value.
+// Charges the state for a string that it shares. When Lua frees its string, the state's memory no longer counts the bytes, but this value
+// still has them.
 static void charge(builder *b, size_t count) {
     clua_state *state = clua_state_of(b->L);
     state->used_bytes += count;
@@ -335,7 +336,7 @@ static void copy_table(builder *b, size_t number) {
     frozen_make_index(made, allocate(b, size * sizeof(uint32_t)), size);
 }
 
-// Encodes the objects and functions. This comes last, because it may run code of scripts.
+// Encodes the objects and functions. This is the last step, because it may run code of scripts.
 static void encode_leaves(builder *b) {
     lua_State *L = b->L;
     for (size_t i = 0; i < b->leaves.count; i++) {

@@ -55,7 +55,7 @@ void *frozen_allocate(clua_frozen *owner, size_t size, void *(*more)(void *conte
         size_t room = 2 * owner->size;
         if (room < FIRST_BLOCK) room = FIRST_BLOCK;
         if (room > LARGEST_BLOCK) room = LARGEST_BLOCK;
-        bool has_own = size > room / 4;  // what is left of the current block remains in use
+        bool has_own = size > room / 4;  // then the rest of the current block remains in use
         if (has_own) room = size;
         frozen_block *made = more(context, sizeof *made + room);
         if (made == NULL) return NULL;
@@ -81,7 +81,7 @@ uint64_t clua_frozen_secret;
 
 static void make_secret(void) {
     uint64_t secret;
-    // Without random numbers, at least the address is one.
+    // Without random numbers, at least the address is random.
     if (getrandom(&secret, sizeof secret, 0) != sizeof secret) secret = (uint64_t)(uintptr_t)&secret * UINT64_C(0x9e3779b97f4a7c15);
     clua_frozen_secret = secret | 1;
 }
@@ -91,7 +91,7 @@ void clua_make_frozen_secret(void) {
     pthread_once(&once, make_secret);
 }
 
-// All bits of the product, so that only who knows the secret knows which changes of a value cancel each other.
+// Uses all bits of the product. So without the secret, no script can compute which changes of a value cancel each other.
 static inline uint64_t mix(uint64_t value) {
     __extension__ typedef unsigned __int128 product;
     product result = (product)value * clua_frozen_secret;
@@ -101,7 +101,7 @@ static inline uint64_t mix(uint64_t value) {
 // Choosing numbers with equal hashes requires the secret.
 static uint32_t hash_number(uint64_t number) { return (uint32_t)mix(mix(number ^ clua_frozen_secret) ^ clua_frozen_secret >> 17); }
 
-// One to seven bytes as a number. Those of the same count are different numbers.
+// One to seven bytes as a number. Different bytes of the same count are different numbers.
 static inline uint64_t last_bytes(const char *bytes, size_t count) {
     if (count < 4) return (uint8_t)bytes[0] | (uint64_t)(uint8_t)bytes[count / 2] << 8 | (uint64_t)(uint8_t)bytes[count - 1] << 16;
     uint32_t first, last;

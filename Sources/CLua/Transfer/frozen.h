@@ -1,8 +1,8 @@
 // Frozen values: immutable tables, and what they contain, in memory of their own. All states of a process read them at once.
 //
-// opscript.freeze copies a value into one *owner*, which holds everything that was frozen together, and is counted. States see each
-// of its tables as a userdata, the table's *view*. A state has one view for each table. Parcels refer to tables, too. Nothing here changes
-// after freezing but the counts.
+// opscript.freeze copies a value into one *owner*, which holds everything that was frozen together, and is counted. States see each of the
+// owner's tables as a userdata, the table's *view*. A state has one view for each table. Parcels refer to tables, too. After freezing, only
+// the counts change.
 #ifndef CLUA_TRANSFER_FROZEN_H
 #define CLUA_TRANSFER_FROZEN_H
 
@@ -22,11 +22,11 @@ typedef struct frozen_string {
     const char *bytes;  // a zero follows
 } frozen_string;
 
-/// A value that each state makes for itself: an object of the host, a function, or what travels by name.
+/// A value that each state makes for itself: an object of the host, a function, or a value that travels by name.
 typedef struct frozen_leaf {
     clua_parcel parcel;    // owned
     const void *identity;  // the object of the host; NULL for others
-    const frozen_string *module, *field;  // the name, for what travels by name; `field` may be NULL
+    const frozen_string *module, *field;  // the name of a value that travels by name; `field` may be NULL
 } frozen_leaf;
 
 typedef enum frozen_tag {
@@ -75,13 +75,13 @@ typedef struct frozen_block {
 typedef struct clua_frozen {
     atomic_size_t references;
     size_t size;            // bytes that were allocated, and of the long strings
-    bool has_objects;       // objects of the host are in it
+    bool has_objects;       // whether it has objects of the host
     frozen_block *blocks;   // owned
     frozen_leaf **leaves;   // owned list
     clua_shared_string **strings;       // owned list: long strings
     const frozen_table **nested;        // owned list: tables of other owners, each retained
     size_t leaf_count, string_count, nested_count;
-    // The state that has frozen the value is charged for it as long as it has views of it.
+    // The state that has frozen the value is charged for the value as long as the state has views of it.
     _Atomic(clua_state *) home;
     size_t charged;         // only the thread of `home` uses these two
     size_t home_views;
@@ -95,13 +95,13 @@ void clua_frozen_release(const frozen_table *table);
 /// Frees an owner to which nothing refers, and what it retains.
 void clua_frozen_destroy(clua_frozen *owner);
 
-/// Memory of the owner, aligned to 16 bytes. `more` gets a block for it and for what comes later. NULL if memory has run out.
+/// Memory of the owner, aligned to 16 bytes. `more` allocates a block for this and for later memory. NULL if memory has run out.
 void *frozen_allocate(clua_frozen *owner, size_t size, void *(*more)(void *context, size_t size), void *context);
 
 /// The number of slots of the index of a table with so many pairs, at least one.
 uint32_t frozen_index_size(uint32_t pair_count);
 
-/// Gives a table an index with so many slots: memory that it keeps. Returns false if two keys are equal.
+/// Gives a table an index with so many slots. The table keeps the memory. Returns false if two keys are equal.
 bool frozen_make_index(frozen_table *table, uint32_t *index, uint32_t size);
 
 /// The hash of a string. The secret differs from process to process.

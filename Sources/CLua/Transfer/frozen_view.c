@@ -144,7 +144,7 @@ static inline view *check_view(lua_State *L, int index) {
 
 static const frozen_table *check(lua_State *L, int index) { return check_view(L, index)->table; }
 
-// Pushes a value that this state makes for itself.
+// Pushes the value of a leaf, which each state makes for itself.
 static void push_leaf(lua_State *L, const frozen_value *value) {
     frozen_leaf *leaf = value->leaf;
     clua_need_stack(L, 12);
@@ -360,7 +360,7 @@ static void push_view_metatable(lua_State *L) {
 
 // MARK: thawing
 
-// Stack index 2: a table that has the copy of each frozen table, and a list of those that are to be filled. Pushes the copy.
+// Stack index 2: a table that has the copy of each frozen table, and a list of the tables whose copies are to be filled. Pushes the copy.
 static void push_copy(lua_State *L, const frozen_table *table, lua_Integer *count) {
     if (lua_rawgetp(L, 2, table) == LUA_TTABLE) return;
     lua_pop(L, 1);
@@ -408,7 +408,7 @@ int clua_thaw_here(lua_State *L) {
 
 // MARK: functions of the module
 
-// Freezing allocates memory that Lua's collector does not count. Alone, the collector would wait for too long, so this function runs it.
+// Freezing allocates memory that Lua's collector does not count. The collector would start too late, so this function runs it.
 static void pay_for(lua_State *L, size_t bytes) {
     clua_state *state = clua_state_of(L);
     state->frozen_debt += bytes;

@@ -1,9 +1,9 @@
 // The identity of metatables and classes. May raise, except where noted.
 //
-// A class gets a number when a state first sends it. A copy of the class has the same number, and where a state has the table of that number, the
-// table replaces each copy that arrives. So values that return have the class that they had before, and all results of one class share it.
-// A worker's state has one copy of a class for each body, because a body may change its copy. A table with weak keys, in which classes keep
-// what they know about objects, also has a number, and gets the entries of each copy that arrives.
+// A class gets a number when a state first sends it. A copy of the class has the same number. If a state has the table of that number, the table
+// replaces each copy that arrives. So values that return have the class that they had before, and all results of one class share it. A worker's
+// state has one copy of a class for each body, because a body may change its copy. A table with weak keys, in which classes keep data of
+// their objects, also has a number, and gets the entries of each copy that arrives.
 #ifndef CLUA_IDENTITY_RAISING_H
 #define CLUA_IDENTITY_RAISING_H
 
@@ -28,10 +28,10 @@ typedef struct clua_identities {
     bool is_active, is_used, is_pushed;
 } clua_identities;
 
-/// A body begins, which has classes of its own. May push 1 value, which stays until it ends. Never raises. Needs 1 slot.
+/// Begins a body, which has classes of its own. May push 1 value, which stays until the body ends. Never raises. Needs 1 slot.
 void clua_begin_identities(lua_State *L, clua_identities *outer);
 
-/// The body has ended. Never raises. Needs 1 slot.
+/// Ends the body. Never raises. Needs 1 slot.
 void clua_end_identities(lua_State *L, const clua_identities *outer);
 
 #endif

@@ -13,7 +13,7 @@ typedef struct analysis {
     uint32_t count;    // the number of records
 } analysis;
 
-/// Starts the record of the value on top, which the root `step` leads to and which is written next. May raise. Needs 12 stack slots.
+/// Starts the record of the value on top, which is written next. The root `step` leads to the value. May raise. Needs 12 stack slots.
 void analysis_begin(encoder *e, path_step *step);
 
 /// Called when the encoder continues on another path. May raise.

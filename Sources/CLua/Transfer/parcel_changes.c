@@ -19,7 +19,7 @@ typedef struct change {
     const path_step *path;
 } change;
 
-// Where the changes are that are being collected.
+// The container whose changes are being collected, and the path to it.
 typedef struct place {
     encoder *e;
     int container;
@@ -71,7 +71,7 @@ static void note_change(lua_State *L, void *context) {
     *(struct change *)encoder_append(e, &e->changes, sizeof change) = change;
 }
 
-// The start of the path to what the module with the name at `name` has.
+// The start of the paths into the module with the name at `name`.
 static const path_step *module_step(encoder *e, int name) {
     if (!e->is_tracking) return NULL;
     lua_pushvalue(e->L, name);
@@ -214,13 +214,13 @@ static void note_plain_globals(encoder *e) {
     lua_settop(L, top);
 }
 
-// Notes the changes of the module with the name on top, and pops the name. Appends the names of those that it has required to the array at `list`,
-// which has `count` items. Returns the new number.
+// Notes the changes of the module with the name on top, and pops the name. Appends the names of the modules that it has required to the array at
+// `list`, which has `count` items. Returns the new number of items.
 static lua_Integer compare_one(encoder *e, int list, lua_Integer count) {
     lua_State *L = e->L;
     int name = lua_gettop(L), module = name + 1;
     clua_push_loaded(L, name);
-    // Its contents are settings of all operations.
+    // The fields of `package` are settings of all operations.
     bool is_package = strcmp(lua_tostring(L, name), LUA_LOADLIBNAME) == 0, is_known = true;
     bool is_named = lua_istable(L, module) && !is_package && clua_module_name(L, module);
     lua_settop(L, module);
@@ -246,7 +246,7 @@ static lua_Integer compare_one(encoder *e, int list, lua_Integer count) {
     return count;
 }
 
-// Notes the changes of the module with the name on top, and of those that it has required, however long such a chain is. Pops the name.
+// Notes the changes of the module with the name on top, and of all modules that it has required, directly or not. Pops the name.
 static void compare_module(encoder *e) {
     lua_State *L = e->L;
     clua_need_stack(L, 34);

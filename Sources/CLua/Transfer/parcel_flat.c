@@ -149,7 +149,7 @@ static bool encode_with_writer(lua_State *L, int type, clua_parcel *parcel) {
     }
     writer_finish(&writer, parcel);
     parcel->value_count = 1;
-    // A function with parameters gets its operation, and through it can reach functions of others.
+    // A function with parameters gets its operation, through which it can reach functions of other operations.
     parcel->is_flat = code == NULL || !code->has_parameters;
     if (code != NULL) {
         clua_code_give(code);
@@ -177,7 +177,7 @@ static bool push_scalar(lua_State *L, const clua_parcel *parcel) {
     case CLUA_TAG_FALSE: lua_pushboolean(L, 0); return true;
     case CLUA_TAG_TRUE: lua_pushboolean(L, 1); return true;
     case CLUA_TAG_INTEGER:
-        // The longest number has less bytes than a parcel without a block.
+        // The longest number has fewer bytes than a parcel without a block.
         for (int shift = 0; shift < 64; shift += 7) {
             integer |= (uint64_t)(*bytes & 0x7f) << shift;
             if (*bytes++ >= 0x80) continue;

@@ -5,10 +5,10 @@
 // record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value
 //          | TABLE_KEPT body | REBUILT arguments count | FIXUP container key value
 //
-// Every table, function and rebuilt object gets an ordinal when the encoder first meets it. Nested objects are written inline up to a
-// depth. A deeper object is written as an empty one, and its body follows in a record, so that neither side needs a stack as deep as the
-// data. An object that is met again is written as a reference to its ordinal. Its first tag is then changed to KEPT, so that the decoder
-// remembers no other objects.
+// Every table, function, class and rebuilt object gets an ordinal when the encoder begins to write it. Nested objects are written inline up
+// to a depth. A deeper object is written without its body, which follows in a record, so that neither side needs a stack as deep as the data.
+// An object that is met again is written as a reference to its ordinal. Its first tag is then changed to KEPT, so that the decoder remembers
+// no other objects.
 //
 // A rebuilt object is the first result of a function. The function and its arguments are in a table, which has the ordinal `arguments`. The
 // object itself appears only in FIXUP records. Each says where the object belongs: a table and a key, a function and an upvalue number, or
@@ -32,7 +32,7 @@ enum {
     CLUA_TAG_STRING_SHARED,   // number of the shared string
     CLUA_TAG_TABLE,           // body
     CLUA_TAG_TABLE_KEPT,      // body
-    CLUA_TAG_TABLE_LATER,     // the numbers of places in its array part and of pairs, both 0 unless values are missing; the body is in a record
+    CLUA_TAG_TABLE_LATER,     // the numbers of places in its array part and of pairs, both 0 if `#` returns 0; the body is in a record
     CLUA_TAG_FUNCTION,        // code, body
     CLUA_TAG_FUNCTION_KEPT,   // code, body
     CLUA_TAG_FUNCTION_LATER,  // code; the body is in a record

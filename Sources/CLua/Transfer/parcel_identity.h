@@ -1,7 +1,7 @@
 // Classes and registries in a parcel. May raise.
 //
-// The contents of a class travel by value, and its number at the end of the parcel. A receiver that has the table of the number reads the contents and
-// drops them. A registry of a module travels by name, and the entries for objects of the parcel in records.
+// The contents of a class travel by value, and its number at the end of the parcel. A receiver that has the table of the number reads the contents
+// and drops them. A registry of a module travels by name, and its entries for objects of the parcel in records.
 #ifndef CLUA_PARCEL_IDENTITY_H
 #define CLUA_PARCEL_IDENTITY_H
 
@@ -27,7 +27,7 @@ void identity_write(encoder *e);
 /// Reads the numbers, before everything else.
 void identity_read(decoder *d);
 
-/// The new table on top has this ordinal. If it is a copy of a class that the state has, replaces it by that, and returns true.
+/// The new table on top has this ordinal. If it is a copy of a class that the state has, replaces the copy by the class, and returns true.
 bool identity_find(decoder *d, uint32_t ordinal);
 
 /// Whether the state had the table with this ordinal, or at this stack index, before.

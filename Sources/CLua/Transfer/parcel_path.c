@@ -79,7 +79,7 @@ static bool is_file(lua_State *L, int index) {
     return same;
 }
 
-// The words of an error: the kind of the value, and what to do instead of sending it.
+// The words of an error: the kind of the value, and the remedy.
 typedef struct refusal {
     const char *type, *remedy;
 } refusal;

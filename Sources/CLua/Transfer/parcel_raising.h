@@ -15,7 +15,7 @@ enum { CLUA_DECODING_SLOTS = 5 };
 /// parcel's functions, or nil if none was needed. The others are meaningless.
 void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment environment);
 
-/// Whether the first value of the parcel is a Lua function without parameters. Never raises.
+/// Whether the first value of the parcel is a Lua function without parameters; false for a parcel with switches. Never raises.
 bool clua_parcel_ignores_arguments(const clua_parcel *parcel);
 
 /// Stack: a function. Pushes an array of records; see clua_captures.

@@ -11,13 +11,13 @@
 
 typedef enum rebuilt_state { FOUND, OPEN, MADE } rebuilt_state;
 
-// An object to be rebuilt. The Lua table at `anchors` has it at `anchor`, followed by the table of what __transfer returned.
+// An object to be rebuilt. The Lua table at `anchors` has it at `anchor`, followed by the table of the values that __transfer returned.
 typedef struct rebuilt {
     rebuilt_state state;
     int count;             // number of values that __transfer returned
     uint32_t arguments;    // ordinal of the table with those values
     lua_Integer anchor;
-    size_t waiting;        // list of the fixups waiting for it, newest first: 1 + index, 0 for none
+    size_t waiting;        // list of the fixups that wait for the object, newest first: 1 + index, 0 for none
     const path_step *path;
 } rebuilt;
 
@@ -111,7 +111,7 @@ static bool is_known_there(lua_State *L) {
     return true;
 }
 
-// Whether the value at `index` has to be rebuilt and is not yet. If so, `*awaited` is its index in `rebuilt`.
+// Whether the value at `index` has to be rebuilt and has not been made. If so, `*awaited` is its index in `rebuilt`.
 static bool is_awaited(encoder *e, int index, size_t *awaited) {
     lua_State *L = e->L;
     if (!has_transfer(L, index)) return false;
@@ -132,7 +132,7 @@ static bool is_awaited(encoder *e, int index, size_t *awaited) {
     }
     lua_pop(L, 1);
     if (entry == NULL || rebuilt_at(e, *awaited)->state == MADE) return false;
-    // Add it again although it was found before, because the value that is being written may need it sooner.
+    // Add the object again although it was found before, because the value that is being written may need it sooner.
     if (rebuilt_at(e, *awaited)->state == FOUND) note_found(e, *awaited);
     return true;
 }
@@ -162,7 +162,7 @@ bool rebuild_later(encoder *e, int container) {
 
 // MARK: writing
 
-// Writes the table of what __transfer returned.
+// Writes the table of the values that __transfer returned.
 static void open_rebuilt(encoder *e, size_t index) {
     lua_State *L = e->L;
     rebuilt *object = rebuilt_at(e, index);

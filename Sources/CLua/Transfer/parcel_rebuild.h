@@ -1,8 +1,8 @@
 // Objects whose metatable has __transfer, and new iterators of the standard libraries. May raise, except where noted.
 //
-// Such an object is rebuilt at the end, after all tables, functions and globals are complete. Nothing is written at first where it belongs:
-// a fixup waits until the object has been made. Objects among the arguments of another one are made before it. So neither the order of
-// references nor cycles matter.
+// Such an object is rebuilt at the end, after all tables, functions and globals are complete. At first, its place stays empty: a fixup waits
+// until the object has been made. Objects among the arguments of another object are made before it. So neither the order of references nor
+// cycles matter.
 #ifndef CLUA_PARCEL_REBUILD_H
 #define CLUA_PARCEL_REBUILD_H
 
@@ -13,8 +13,8 @@
 /// Leaves the stack unchanged. Needs 12 slots.
 bool rebuild_later(encoder *e, int container);
 
-/// Stack: a container, a key, a value. Writes the field in a record of its own: now, or when key and value are rebuilt. Leaves the stack unchanged.
-/// Needs 12 slots.
+/// Stack: a container, a key, a value. Writes the field in a record of its own: now, or when key and value have been made. Leaves the stack
+/// unchanged. Needs 12 slots.
 void encode_field(encoder *e);
 
 /// Whether the value at `index`, of this type, may have to be rebuilt: it has a metatable, or is a C function. Never raises. Needs 1 slot.
@@ -28,8 +28,8 @@ static inline bool rebuild_possible(lua_State *L, int index, int type) {
 /// Writes the next record for rebuilding. Returns false if there is none. All bodies and globals must be written before.
 bool rebuild_next(encoder *e);
 
-/// Parts of parcel_encode.c that rebuilding and classes use. Writes the value on top and leaves it there; starts an object that was not met
-/// before.
+/// Parts of parcel_encode.c that rebuilding and classes use. The first writes the value on top and leaves it there; the second starts an object
+/// that was not met before.
 void encode_value(encoder *e, int depth);
 uint32_t encode_begin(encoder *e, pointer_entry *entry, uint8_t tag);
 

@@ -91,7 +91,7 @@ static void decode_fixup_record(decoder *d) {
     for (int i = 0; i < 3; i++) decode_value(d, 1);
     bool is_registry = lua_istable(L, container) && clua_has_weak_keys(L, container);
     if (!is_registry && (tag == CLUA_TAG_MODULE || tag == CLUA_TAG_MODULE_FIELD)) {
-        // A worker undoes it before the next body. Values that arrive in a running state change nothing there.
+        // A worker undoes the change before the next body. Values that arrive in a running state change nothing there.
         if (lua_istable(L, container) && d->environment == CLUA_FRESH_ENVIRONMENT && clua_state_of(L)->separates_globals)
             clua_change_field(L, container);
         lua_settop(L, container - 1);
@@ -101,7 +101,7 @@ static void decode_fixup_record(decoder *d) {
     bool is_key = !lua_isnil(L, container + 1) && lua_rawequal(L, container + 1, container + 1);
     lua_Integer number = lua_tointeger(L, container + 1);
     if (lua_istable(L, container)) {
-        // A class and a registry keep what they have.
+        // A class keeps its fields, and a registry its entries.
         bool is_kept = identity_had_table(d, container);
         if (!is_kept && is_key && is_registry) {
             lua_pushvalue(L, container + 1);

@@ -46,7 +46,7 @@ static inline void writer_finish(parcel_writer *writer, clua_parcel *parcel) {
     }
 }
 
-/// Gives the bytes to the caller as memory of their own size, from malloc, and empties the writer. False if memory has run out.
+/// Gives the bytes to the caller in memory from malloc, and empties the writer. Returns false if memory has run out.
 static inline bool writer_take(parcel_writer *writer, uint8_t **bytes, size_t *count) {
     *count = writer->count;
     bool is_few = writer->bytes == writer->few;
@@ -104,7 +104,7 @@ static inline void writer_string(parcel_writer *writer, const char *bytes, size_
 }
 
 static inline void write_text(parcel_writer *writer, const char *bytes, size_t count) {
-    // Exactly what is needed for a short one, which may be all that the parcel has.
+    // Reserves no more than a short string needs, because the parcel may have nothing else.
     if (!writer_reserve(writer, (count < 0x80 ? 2 : 11) + count)) return;
     uint8_t *next = writer->bytes + writer->count;
     *next++ = CLUA_TAG_STRING;

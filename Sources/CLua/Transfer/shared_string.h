@@ -3,7 +3,7 @@
 // Strings never change, and Lua does not move them, so a receiver may read them on another thread. Lua collects a shared string as any
 // other. Its memory block then belongs to the parcels, and the last of them frees it. Nothing here raises.
 //
-// Sharing costs a hash table for each state, and a look into that when Lua frees a large block. It saves two of four copies of a string that
+// Sharing costs a hash table for each state, and a search there when Lua frees a large block. It saves two of four copies of a string that
 // is sent and returned: T1 takes 0.49 of the time.
 #ifndef CLUA_SHARED_STRING_H
 #define CLUA_SHARED_STRING_H
@@ -34,12 +34,12 @@ clua_shared_string *clua_share_string(clua_state *state, const char *bytes, size
 /// A copy of these bytes that only the caller owns. Returns NULL if memory runs out. Any thread.
 clua_shared_string *clua_shared_string_copy(const char *bytes, size_t count);
 
-/// A string whose bytes an object of the host has, which must not change. Takes over a reference to the object, also if memory runs out, and
-/// then returns NULL. `has_room` is true while no state has the string in the room of CLUA_STRING_ROOM bytes before the bytes and of one after
-/// them; NULL if there is none. Any thread.
+/// A string whose bytes belong to an object of the host, and must not change. Takes over a reference to the object. Returns NULL if memory runs
+/// out, and releases the object. `has_room` is true while no state has the string in the room of CLUA_STRING_ROOM bytes before the bytes and of
+/// one after them; NULL if there is no such room. Any thread.
 clua_shared_string *clua_shared_string_of_object(const char *bytes, size_t count, atomic_bool *has_room, void *object);
 
-/// Notes that a state has made a Lua string of the room around the bytes. Returns false if memory runs out.
+/// Notes that a state has made a Lua string in the room around the bytes. Returns false if memory runs out.
 bool clua_note_lent_string(clua_state *state, clua_shared_string *string);
 
 /// Any thread. NULL is fine.
