@@ -22,8 +22,8 @@
     @inlinable public init(_ initial: consuming Value, alignment: Int = 16) {
         // Safety: allocated and initialized here, freed in `deinit`.
         let alignment = max(alignment, MemoryLayout<Value>.alignment)
-        // Aligned here: glibc takes hundreds of instructions more to make and to free a block that is aligned to more than 16 bytes, because
-        // it keeps none for reuse.
+        // This code aligns the lock itself: glibc takes hundreds of instructions more to make and to free a block that is aligned to more
+        // than 16 bytes, because it keeps no such block for reuse.
         unsafe block = Memory.allocate(Self.offset + MemoryLayout<Value>.size + max(alignment - 16, 0))
         let aligned = unsafe block.alignedUp(toMultipleOf: alignment)
         unsafe lockStorage = aligned.bindMemory(to: Lock.self, capacity: 1)

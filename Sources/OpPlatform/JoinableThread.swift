@@ -4,7 +4,7 @@ import Synchronization
 /// A thread of `startThread` that ends on its own and that another thread may join.
 public final class JoinableThread: Sendable {
     private struct State {
-        /// The thread, once it has ended. Nil also if it could not start.
+        /// The thread, once it has ended, if it is kept.
         var thread: pthread_t?
         /// Whether the thread will be joined and must not be detached.
         var isKept = false

@@ -3,7 +3,8 @@ public import Synchronization
 
 /// Tells a monitor that a thread sleeps until another thread releases a lock. The other thread runs, so no third one has to replace the sleeper.
 public enum LockWaits {
-    /// From now on, `flag` is true while the calling thread sleeps at a lock. Nil ends that. The flag must not move, and must stay valid until then.
+    /// From now on, `flag` is true while the calling thread sleeps at a lock. A later call with nil ends that. Until then,
+    /// the flag must stay valid and must not move.
     public static func announce(in flag: UnsafePointer<Atomic<Bool>>?) {
         unsafe cplatform_set_lock_wait_flag(UnsafeMutableRawPointer(mutating: flag))
     }

@@ -1,9 +1,9 @@
 public import Glibc
 
-/// Blocks of memory from `malloc`, which are aligned to 16 bytes. `UnsafeMutableRawPointer.allocate` asks for each block with its alignment,
-/// which takes allocators about three times as long.
+/// Blocks of memory from `malloc`, which are aligned to 16 bytes. `UnsafeMutableRawPointer.allocate` asks the allocator for an
+/// alignment, which takes about three times as long.
 public enum Memory {
-    /// Returns a block of at least that many bytes. Traps if there is no memory.
+    /// Returns a block of at least `size` bytes. Traps if there is no memory.
     @inlinable public static func allocate(_ size: Int) -> UnsafeMutableRawPointer {
         // Smaller blocks may be aligned less.
         guard let block = unsafe malloc(max(size, 16)) else { fatalError("opscript: out of memory") }

@@ -1,7 +1,7 @@
 import CPlatform
 public import Synchronization
 
-/// Parks and wakes one thread. A wake-up that arrives first is not lost: the next `park` returns immediately.
+/// Parks and wakes one thread. A wake-up that arrives before the thread parks is not lost: the next `park` returns immediately.
 public final class Parker: Sendable {
     // Computed, because other modules would have to load stored properties.
     @inlinable static var empty: UInt32 { 0 }

@@ -45,7 +45,7 @@ public struct Processors {
     }
 
     /// The process's control groups that may have a quota: the group of version 2, which has no list of controllers, and the group of the
-    /// `cpu` controller. A container sees its own group as the root, so the root is used if the file is missing.
+    /// `cpu` controller. The root if `/proc/self/cgroup` is missing, because a container sees its own group as the root.
     private var groups: [(controllers: String, path: String)] {
         guard let text = files("/proc/self/cgroup") else { return [("", "/"), ("cpu", "/")] }
         return text.split(separator: "\n").compactMap { line in
@@ -66,7 +66,7 @@ public struct Processors {
     }
 }
 
-/// The first 4 KiB of a file, or nil.
+/// The first 4 KiB of a file; nil if the file cannot be opened.
 public func readFile(_ path: String) -> String? {
     // Safety: `path` is passed as a valid C string.
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)

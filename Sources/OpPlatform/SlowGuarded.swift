@@ -3,8 +3,8 @@ public import Glibc
 /// A value and the slow lock that guards it. For locks that are held while files are read or written, or while a thread waits for another process.
 ///
 /// The lock is a mutex of the C library. A thread that waits for it does not spin, and the engine lets another thread take its place, as for any
-/// call that blocks. ThreadSanitizer reports races that do not exist for the mutex of `Synchronization`. A lock alone has a number as its value,
-/// because a value without bytes would share its address with another variable.
+/// call that blocks. ThreadSanitizer reports races that do not exist for the mutex of `Synchronization`. A lock that guards no value has a
+/// number as its value, because a value without bytes would share its address with another variable.
 @safe
 public final class SlowGuarded<Value>: @unchecked Sendable {
     // Safety: the value is accessed only with the lock held.

@@ -5,16 +5,16 @@ public import Synchronization
 /// for a `Lock` spins for a fixed time.
 ///
 /// Saves a wake-up through the kernel. Adding an operation and waiting for it (W5) takes 1.2 µs instead of 26 µs and a fifth of the
-/// processor time; short operations (W13) take 0.4 of the time. Costs up to 100 µs of processor time before a thread sleeps. One waiting
-/// thread of the process and one worker of each engine spin at a time. The workloads are those of docs/performance.md.
+/// processor time; short operations (W13) take 0.4 of the time. Costs up to 100 µs of processor time before a thread sleeps. At most
+/// one waiting thread of the process and one worker of each engine spin at a time. The workloads are those of docs/performance.md.
 public struct Spinning: ~Copyable, Sendable {
     /// The bounds of `limit`: about 3 µs and 100 µs.
     private static let minLimit: UInt32 = 128
     private static let maxLimit: UInt32 = 4096
-    /// A sleep up to this duration was too short to be worth a wake-up.
+    /// A shorter sleep is not worth a wake-up.
     private static let shortSleep = Duration.microseconds(200)
 
-    /// How many iterations the thread spins before it sleeps. Doubles after a short sleep, halves otherwise.
+    /// How many iterations the thread spins before it sleeps. Doubles after a short sleep that another processor has ended, halves after others.
     @usableFromInline let limit = Atomic<UInt32>(1024)
 
     /// Begins with about 25 µs.

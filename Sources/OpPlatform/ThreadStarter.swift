@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// - Parameters:
 ///   - thread: the object through which another thread may join the new one. Without it the thread is detached.
-///   - failed: called instead of `body` if the system cannot start more threads, on any thread. Traps by default.
+///   - failed: called on any thread in place of `body` if the system cannot start more threads. Traps by default.
 public func startThread(
     as thread: JoinableThread? = nil, _ body: @escaping @Sendable () -> Void, orElse failed: @escaping @Sendable () -> Void = failToStart
 ) {
@@ -68,7 +68,7 @@ public final class ThreadStarter: Sendable {
     }
 
     fileprivate static func start(_ start: Start) {
-        // Start directly if no thread has raised its nice value or if the caller has not.
+        // The caller starts the thread itself if it has not raised its nice value.
         guard isNeeded.load(ordering: .acquiring), cplatform_nice(0) > cplatform_nice(getpid()) else {
             if !tryStart(start) { start.failed() }
             return

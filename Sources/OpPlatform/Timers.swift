@@ -47,7 +47,7 @@ public final class Timers: Sendable {
 
     /// Makes timers without a thread.
     ///
-    /// - Parameter isManual: whether only `fire` calls the functions, as simulations need it.
+    /// - Parameter isManual: whether only `fire` calls the functions, for simulations.
     public init(isManual: Bool = false) { state = Guarded(State(hasThread: isManual)) }
 
     /// Calls `body` at a moment, on a thread that `body` must not block. Functions of the same moment are called in the order in which they
@@ -65,7 +65,7 @@ public final class Timers: Sendable {
         return number
     }
 
-    /// Removes a timer. Returns false if its function has been called or is being called. Takes time in proportion to the number of timers.
+    /// Removes a timer. Returns false if its function was called or is being called, or if the timer was removed before. O(timers).
     public func cancel(_ number: Number) -> Bool {
         let removed = state.withLock { state in
             state.heap.firstIndex { $0.number == number }.map { state.remove(at: $0) }
