@@ -24,8 +24,7 @@ import Synchronization
     let idleTime: Duration
     /// The current number of threads, including blocked and idle ones.
     public var threadCount: Int { pool.withLock { $0.workers.count } }
-    /// The number of the pool's threads that run operations or are about to, that are blocked, and that are idle or look for work.
-    /// O(threads).
+    /// The numbers of the pool's threads that run operations, that are blocked, and that are idle or look for work. O(threads).
     public var threadCounts: (busy: Int, blocked: Int, idle: Int) {
         pool.withLock { pool in
             let (busy, blocked) = (pool.busy.count, pool.workers.count { $0.blockingCount > 0 })
@@ -61,8 +60,7 @@ import Synchronization
     // Safety: a core on the list retains itself.
     nonisolated(unsafe) var firstActive: Unmanaged<OperationQueue.Core>?
     private nonisolated(unsafe) var lastActive: Unmanaged<OperationQueue.Core>?
-    /// The number of finished operations that no queue on the list counts. Guarded by
-    /// `Registry.lock`.
+    /// The number of finished operations that no queue on the list counts. Guarded by `Registry.lock`.
     // Safety: guarded by that lock.
     nonisolated(unsafe) var formerlyFinished = 0
     /// The queue of the engine's internal operations, which no count includes.
@@ -218,7 +216,8 @@ import Synchronization
     /// Whether nothing will happen unless code outside the engine acts.
     ///
     /// True if no operation is executing or runnable, no asynchronous operation is executing (neither on this engine nor started manually
-    /// anywhere), there are no holds, and all inboxes are empty. A worker blocked in a wait counts as not executing.
+    /// anywhere), there are no holds, no worker waits until a deadline or blocks outside the engine, and all inboxes are empty. A worker blocked
+    /// in any other wait counts as not executing.
     public var isQuiescent: Bool { pool.withLock { isQuiescent($0) } }
 
     func isQuiescent(_ pool: Pool) -> Bool {

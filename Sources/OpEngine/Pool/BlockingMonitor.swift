@@ -3,16 +3,17 @@ import OpPlatform
 /// Detects workers that are blocked in calls unknown to the engine, and lets other workers replace them.
 ///
 /// An operation may sleep in a system call or wait for a lock that is not the engine's. If all workers do so, nothing runs although work is
-/// waiting. The monitor is a thread that exists only while work waits for a worker. The monitor samples the worker threads:
+/// waiting. The monitor is a thread that exists while work waits for a worker, and until all replaced workers have returned. The monitor
+/// samples the worker threads:
 ///
 /// - A thread that sleeps, and has used no processor time since the last sample, is blocked. Another worker replaces it.
 /// - A thread that computes is not blocked, however long it takes. Neither is a thread that waits for a processor.
 /// - A thread that waits for a processor may hold the lock that a sleeping thread waits for. The sleeping thread is not replaced until the
 ///   other one has run.
 ///
-/// A blocked thread is replaced at once if its queue has an explicit maximum that allows more operations, otherwise after some
-/// milliseconds, because most blocking calls return sooner. A replaced worker finds a job in its inbox when its operation has finished, and
-/// reports that it has returned. Operations that do not block pay nothing for the monitor. One sample costs a few microseconds.
+/// A blocked thread is replaced at the next sample if a queue that waits for a worker has an explicit maximum, otherwise after some
+/// milliseconds, because most blocking calls return sooner. A replaced worker finds a job in its inbox when its operation has finished. The
+/// job reports that the worker has returned. Operations that do not block pay nothing for the monitor. One sample costs a few microseconds.
 final class BlockingMonitor: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because only the monitor's thread uses the variables.
 
@@ -25,8 +26,8 @@ final class BlockingMonitor: @unchecked Sendable {
     /// The pause while no work waits. After `idleRounds` such rounds without a blocked worker the monitor's thread ends.
     private static let idlePause = Duration.milliseconds(10)
     private static let idleRounds = 10
-    /// The pause after `idleRounds` idle rounds while some workers are still blocked. These may compute when they return, so the monitor
-    /// must go on.
+    /// The pause after `idleRounds` idle rounds while some workers are still blocked. The monitor goes on, because these workers may compute
+    /// when their calls return.
     private static let restingPause = Duration.milliseconds(100)
     /// The maximum number of replaced workers that are sampled per round.
     private static let replacedPerRound = 32
@@ -94,11 +95,11 @@ final class BlockingMonitor: @unchecked Sendable {
         }
     }
 
-    /// Takes the first queue out of the line if none of its operations can start: a worker that served the queue before has taken the one
-    /// for which it was scheduled. Otherwise the monitor would continue in vain until a worker serves that queue.
+    /// Takes the first queue out of the line if none of its operations can start: a worker that served the queue before has taken the
+    /// operation for which the queue was scheduled. Otherwise the monitor would continue in vain until a worker serves that queue.
     private func withdrawIdleQueue() {
         guard let queue = engine.pool.withLock(\.firstInLine), !queue.isRunnable else { return }
-        // No worker looks for an operation that is added between the two steps. A wait for it must not be taken for one that never ends.
+        // No worker looks for an operation that is added between the two steps. The hold keeps a wait for that operation from failing as stalled.
         engine.hold()
         if engine.pool.withLock({ $0.runQueues.withdraw(queue) }) { queue.reschedule() }
         engine.release()

@@ -1,7 +1,7 @@
 import OpPlatform
 
 extension Engine {
-    /// Has `body` called at a moment of the engine's clock, on a thread that it must not block. The engine counts as busy until then.
+    /// Calls `body` at a moment of the engine's clock, on a thread that `body` must not block. The engine is not quiescent until `body` returns.
     func setTimer(at moment: ContinuousClock.Instant, _ body: @escaping @Sendable () -> Void) -> Timers.Number {
         hold()
         return timers.set(at: moment) {

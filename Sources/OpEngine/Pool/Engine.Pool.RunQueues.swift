@@ -3,7 +3,7 @@ import Synchronization
 extension Engine.Pool {
     /// The run queue of each thread group: the scheduled queues and the idle workers.
     struct RunQueues {
-        /// The number of turns after which a less important group gets one, so that it does not starve.
+        /// One turn in so many belongs to a less important group, so that no group starves.
         private static let starvationLimit: UInt8 = 8
 
         private struct RunQueue {
@@ -14,7 +14,7 @@ extension Engine.Pool {
             var idle: [Worker] = []
         }
 
-        /// Those of the workers' groups, in the order of `ThreadGroup`.
+        /// The run queues of the workers' groups, in the order of `ThreadGroup`.
         private var queues = InlineArray<3, RunQueue>(repeating: RunQueue())
         /// The set of groups that have scheduled queues, as bits.
         private var occupied: UInt8 = 0
@@ -34,8 +34,8 @@ extension Engine.Pool {
 
         func hasScheduled(_ group: ThreadGroup) -> Bool { occupied & group.bit != 0 }
 
-        /// The group whose turn it is; some group must have scheduled queues. Usually the most important one. Every eighth turn goes to a
-        /// less important group, alternating between the second and, if there is one, the third.
+        /// The group whose turn it is; some group must have scheduled queues. Usually the most important one. Every eighth turn belongs to
+        /// a less important group: alternately the second and, if there is one, the third.
         @inline(__always) var next: ThreadGroup {
             let others = occupied & (occupied &- 1)
             if others == 0 || turn % RunQueues.starvationLimit != RunQueues.starvationLimit - 1 { return ThreadGroup(firstIn: occupied) }

@@ -23,7 +23,7 @@ extension Engine {
         private var isAnyWorkerSearching = false
         /// The number of waits that end without the engine's help, for example at a deadline.
         private(set) var timedWaits = 0
-        /// The monitor of blocked threads. Nil if there has been no reason to start one.
+        /// The monitor of blocked threads. Nil while none runs.
         private var monitor: BlockingMonitor?
         /// Whether the monitor makes long pauses, because no work waits.
         var isMonitorResting = false
@@ -99,7 +99,7 @@ extension Engine {
             case end
         }
 
-        /// - Parameter maySpin: whether the worker has not spun since it ran something.
+        /// - Parameter maySpin: whether the worker has not spun since it last ran something or slept.
         mutating func next(for worker: Worker, maySpin: Bool) -> Next {
             let hasArrived = worker.isSearching
             if hasArrived {
@@ -138,7 +138,7 @@ extension Engine {
             return wakeIfNeeded(worker.engine)
         }
 
-        /// Parks a worker that will sleep for a short time and then look for work. Returns false if it has something to do at once.
+        /// Parks a worker that will sleep for a short time and then look for work. Returns false if there is work, or the engine shuts down.
         mutating func standBy(_ worker: Worker) -> Bool {
             if hasScheduled || mustEnd { return false }
             park(worker, standsBy: true)
@@ -161,8 +161,8 @@ extension Engine {
             awake += 1
         }
 
-        /// Ends the standby of a worker that has woken. If it was woken for work, another worker is woken for that
-        /// work too, and whichever asks first gets it.
+        /// Ends the standby of a worker that has woken. If the pool has woken it for work, the pool wakes another worker for that work too. The
+        /// first of the two that asks gets the work.
         mutating func endStandingBy(_ worker: Worker) -> Wake {
             unparkedItself(worker)
             return endSearching(worker)
@@ -258,8 +258,8 @@ extension Engine {
         /// The queue that a worker would get next, if no worker may be woken for it.
         var firstInLine: ServedQueue? { isShortOfWorkers ? runQueues.firstScheduled : nil }
 
-        /// The workers that should be running operations. A worker that searches is none of them: it counts as searching as soon as the pool decides
-        /// to wake it, when its thread still sleeps.
+        /// The workers that should be running operations. Without those that search: a worker counts as searching from the moment when the pool
+        /// decides to wake it, and its thread still sleeps then.
         var busy: [Worker] { workers.filter { !$0.isParked && !$0.isSearching && $0.blockingCount == 0 } }
 
         /// Lets `count` workers beyond the usual number be awake, and wakes them together instead of letting each wake the next.

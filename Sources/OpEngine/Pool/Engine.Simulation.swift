@@ -13,10 +13,10 @@ extension Engine {
     /// ```
     ///
     /// A step runs one operation of one queue as a worker would, from the call of `start` to its return. A wait on the simulation's thread
-    /// performs steps until the wait is over, so operations that wait are nested on one stack. An operation that waits for another one
-    /// below it on the stack fails with `OperationError.neverFinishes`. A deadline is a value of `now`; the clock jumps to it when nothing
-    /// can run, and no thread sleeps. The only exception is a wait outside operations for an operation that is in no queue: it sleeps as
-    /// usual. Call everything on the thread that created the simulation.
+    /// performs steps until the wait is over, so operations that wait are nested on one stack. A wait for an operation below on the stack fails
+    /// with `OperationError.neverFinishes`. A deadline is a value of `now`; the clock jumps to it when nothing can run, and no thread sleeps.
+    /// The only exception is a wait outside operations for an operation that is in no queue: that wait sleeps as usual. Call everything on the
+    /// thread that created the simulation.
     public struct Simulation: Sendable {
         /// The engine to create queues with. Its main queue belongs to the thread that created the simulation.
         public let engine: Engine

@@ -32,7 +32,7 @@ final class EngineReference: Sendable {
         lock.withLock { address.store(object.map { Self.address(of: $0) } ?? 0, ordering: .relaxed) }
     }
 
-    /// Must be called, or `refer`, when the object is being deallocated. No effect if another object has replaced it.
+    /// The object calls this method, or `refer`, while it is being deallocated. No effect if another object has replaced it.
     func forget(_ object: Object) {
         lock.withLock { _ = address.compareExchange(expected: Self.address(of: object), desired: 0, ordering: .relaxed) }
     }

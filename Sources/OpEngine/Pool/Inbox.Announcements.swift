@@ -12,7 +12,7 @@ extension Inbox {
         /// Whether a host has subscribed. Producers read the flag after filling the inbox; a subscriber sets it before looking at the
         /// inbox. At least one of the two therefore sees the other's write.
         private let isWanted = Atomic<Bool>(false)
-        /// Whether an announcement was made and no drain has begun since.
+        /// Whether arrivals are not announced: an announcement was made, or a drain has begun, and no drain has ended since.
         private let isAnnounced = Atomic<Bool>(false)
         private let listeners = Guarded(Listeners())
 
@@ -50,13 +50,13 @@ extension Inbox {
             for listener in others.values { listener.wake() }
         }
 
-        /// Begins a drain. The consumer finds everything that arrives meanwhile without an announcement.
+        /// Begins a drain. Arrivals during the drain are not announced, because the consumer finds them.
         @inline(__always)
         func begin() {
             if isWanted.load(ordering: .relaxed) { withdraw(andKeepSilent: true) }
         }
 
-        /// Ends a drain. Later arrivals are announced again. The caller must check for earlier ones after this call.
+        /// Ends a drain. Later arrivals are announced again. The caller must check for earlier arrivals after this call.
         @inline(__always)
         func end() {
             if isWanted.load(ordering: .relaxed) { withdraw(andKeepSilent: false) }
@@ -155,7 +155,7 @@ extension Inbox {
     }
 
     /// An element for each time that there is something to `drain()`, with the same rules as for `onWake`. Several loops may take elements
-    /// from streams of their own. The streams end when the inbox is closed.
+    /// from streams of their own. `closeAnnouncements` ends the streams.
     package func wakes() -> AsyncStream<Void> {
         // One element that was not taken yet stands for all later ones.
         let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
@@ -191,6 +191,7 @@ extension Inbox {
     /// - Returns: `.timedOut`.
     public func run(until deadline: ContinuousClock.Instant) -> Outcome { run(until: { false }, deadline: deadline) }
 
-    /// Runs arriving jobs and operations until nothing can arrive any more. Never returns if the engine's host may add operations.
+    /// Runs arriving jobs and operations until nothing can arrive any more. Except in a simulation, never returns if the engine's host may add
+    /// operations.
     public func run() { _ = run(until: { false }) }
 }

@@ -102,7 +102,8 @@ public final class Inbox: @unchecked Sendable {
     /// `predicate` between them, and after a signal. Sleeps while there is nothing to run. Must be called on the owning thread.
     ///
     /// With a deadline, never returns `.stalled`. Without one, returns `.stalled` if the engine is quiescent and was created with
-    /// `hostMayAddOperations: false`. On a worker, another thread takes over its share of the work while it sleeps.
+    /// `hostMayAddOperations: false`, or if nothing is left to do in a simulation. While a worker sleeps in this method, another thread takes over
+    /// its share of the work.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
         serving("Inbox.run(until:deadline:)") { context, engine in
             while true {
@@ -114,7 +115,8 @@ public final class Inbox: @unchecked Sendable {
         }
     }
 
-    /// Runs the jobs and operations that are in the inbox now, without sleeping. Returns their number. Must be called on the owning thread.
+    /// Runs the jobs that are in the inbox now, and ready operations of the main queue until none is left. Does not sleep. Returns the number of
+    /// both. Must be called on the owning thread.
     public func drain() -> Int { drain(while: { true }) }
 
     /// Like `drain`, but asks before each job and each operation whether to run it. The rest is announced again.
@@ -187,8 +189,8 @@ public final class Inbox: @unchecked Sendable {
         return job
     }
 
-    /// Calls `body`, in which the thread sleeps. Meanwhile, jobs that are waiting do not count as pending. Jobs still in the inbox do not
-    /// count either, unless the sleeping thread would run them.
+    /// Calls `body`, in which the thread sleeps. Meanwhile, the jobs that the thread is running do not count as pending, because they wait, too.
+    /// Jobs still in the inbox do not count either, unless the sleeping thread would run them.
     func whileJobsSleep(runsJobs: Bool, _ body: () -> Bool) -> Bool {
         let asleep = runningJobs + (runsJobs ? 0 : jobCount)
         if asleep == 0 { return body() }
@@ -235,7 +237,7 @@ public final class Inbox: @unchecked Sendable {
                 _ = parker.park(until: deadline)
                 return nil
             }
-            // Without its engine, nothing can arrive any more. The predicate may have become true without a wake-up.
+            // Without its engine, the inbox gets no operations any more. The predicate may have become true without a wake-up.
             let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true, inbox: self, runsJobs: true) } ?? true
             return isStalled ? (predicate() ? .satisfied : .stalled) : nil
         }

@@ -8,8 +8,8 @@ extension Parker {
     /// Spins for a notification from a worker of `engine`. Returns true if one arrived; it has been taken. Only the owner may call this
     /// method.
     ///
-    /// Spins only while some worker is awake and a processor is left for the owner. Only one waiting thread of the process spins at a time,
-    /// because it takes a processor from the threads it waits for.
+    /// Does not spin unless some worker is awake and a processor is left for the owner. Only one waiting thread of the process spins at a time,
+    /// because it takes a processor from the threads that it waits for.
     func spin(for engine: Engine?) -> Bool {
         guard let engine, engine.pool.withLock({ $0.awake > 0 && $0.awake < Processors.available }),
             !isAnyWaiterSpinning.exchange(true, ordering: .relaxed)

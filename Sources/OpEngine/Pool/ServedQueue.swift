@@ -35,7 +35,7 @@ import Synchronization
     /// - Parameter finishesLater: whether the operation may finish after its `main` has returned, whatever its class.
     func runOne(on context: ThreadContext, by group: ThreadGroup, finishesLater: Bool) -> Bool { abstract() }
 
-    /// Schedules the queue again if an operation may start, because the thread for which it was scheduled will not come.
+    /// Schedules the queue again if an operation may start, because the thread for which it was scheduled will not serve it.
     func reschedule() { abstract() }
 
     private func abstract() -> Never { fatalError("opscript bug: a queue without operations") }

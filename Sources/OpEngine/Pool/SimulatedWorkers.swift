@@ -65,7 +65,7 @@ final class SimulatedWorkers: @unchecked Sendable {
         fatalError("opscript bug: none of the scheduled queues was chosen")
     }
 
-    /// Advances the clock to the next timer, if that is not after `deadline`, and calls its function. Returns false if there is none.
+    /// Advances the clock to the next timer that is not after `deadline`, and calls its function. Returns false if there is no such timer.
     private func fireNextTimer(before deadline: ContinuousClock.Instant?) -> Bool {
         guard let next = timers.next, next <= deadline ?? next else { return false }
         now = max(now, next)
@@ -79,7 +79,7 @@ final class SimulatedWorkers: @unchecked Sendable {
         while true {
             if predicate() { return .satisfied }
             if let deadline, now >= deadline { return .timedOut }
-            // If the main thread's loop is further down this stack, it runs what it receives.
+            // If a run of the main inbox is further down this stack, that inbox may have something to run.
             let isMainRunning = !context.mainRuns.isEmpty
             if isMainRunning, choose(among: 2) == 0, asMainThread({ inbox.runOne(context) }) { continue }
             if takeOne(context) { continue }

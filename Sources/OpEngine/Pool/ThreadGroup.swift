@@ -11,7 +11,7 @@ enum ThreadGroup: UInt8 {
     case utility
     /// Nice value 10: about a tenth. For `background`.
     case background
-    /// Not a worker: the thread that drains a main queue, or an executor.
+    /// Not a worker: a thread that drains a main queue, or a thread of an executor.
     case outside
 
     /// The groups that have workers.

@@ -100,7 +100,7 @@ public final class Worker: @unchecked Sendable {
     /// 2. **The pool decides** under its lock what the worker does next (`Pool.next`):
     ///    - **serve** a scheduled queue: run a turn of its operations, or stand by if another worker runs them fast enough (`Standby`). The pool
     ///      wakes the next worker in the same step if more work waits, so one wake-up leads to another.
-    ///    - **spin**, if it found nothing for the first time: poll for work for some microseconds before it sleeps.
+    ///    - **spin**, if it found nothing for the first time since it ran something or slept: poll for work for some microseconds.
     ///    - **park**: sleep until a thread wakes it, or for `Engine.idleTime`, after which the thread ends.
     ///    - **end**, because the engine shuts down.
     ///
