@@ -23,7 +23,7 @@ open class BlockOperation: Operation, @unchecked Sendable {
     }
 
     deinit {
-        // Before the superclass releases the dependencies, to which blocks may refer. Releasing a chain of operations is not recursive then.
+        // The blocks are released first: they may refer to dependencies, and the superclass releases a chain of these without recursion.
         first = nil
         rareExtras?.otherBlocks = []
     }

@@ -2,7 +2,7 @@
 @safe struct DependencyIndex {
     // Safety: an edge stays on the list as long as the index contains it.
 
-    /// The length up to which a list is searched linearly. Longer lists get an index.
+    /// The length from which a list gets an index. Shorter lists are searched linearly.
     static let fewest = 32
 
     var edges: [ObjectIdentifier: UnsafeMutablePointer<DependencyEdge>] = unsafe [:]

@@ -93,7 +93,7 @@ import CPlatform
 
     /// Removes all edges when the operation is deallocated.
     ///
-    /// Releasing a dependency may deallocate it and so get here again. The nested call only queues its blocks, and the outermost call
+    /// Releasing a dependency may deallocate it, which calls this method again. The nested call only queues its blocks, and the outermost call
     /// releases them in a loop. A chain of a million operations is therefore deallocated without deep recursion.
     mutating func removeAll() {
         guard let end = unsafe last, let mine = unsafe end.pointee.next else { return }

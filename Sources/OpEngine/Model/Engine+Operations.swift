@@ -33,7 +33,7 @@ extension Engine {
 
     /// The operations of this engine's queues that execute now. Those of one queue are listed with the latest first.
     ///
-    /// - Parameter limit: the maximum number of operations to list. At most this many are listed for each queue.
+    /// - Parameter limit: the maximum number of operations to list.
     public func executingOperations(limit: Int) -> [Operation] {
         var all: [Operation] = []
         for core in activeCores() where all.count < limit {

@@ -9,8 +9,8 @@ import Synchronization
 /// - **Outcome.** The group fails if a member fails. Its `error` is then `OperationError.memberFailed` with the first failure. The other
 ///   members go on. A member that is cancelled does not change the outcome.
 /// - **Cancelling** the group cancels the members, including barriers and those that are added later.
-/// - **Order.** The dependencies of the group hold all members back. Members may depend on each other, on operations outside, and operations
-///   outside on them.
+/// - **Order.** The dependencies of the group hold all members back. Members may depend on each other and on operations outside, and operations
+///   outside may depend on members.
 /// - **Priority.** While an engine has ready members of several groups, those of a group with a higher `queuePriority` are taken first. The
 ///   `queuePriority` of a member counts among the members. A member without a `qualityOfService` has the group's. A group without a
 ///   priority or a `qualityOfService` of its own has that of the queue that it is in.
@@ -93,14 +93,14 @@ open class GroupOperation: Operation, @unchecked Sendable {
         set { inner.maxConcurrentOperationCount = newValue }
     }
 
-    /// Whether the group starts no members. Executing members continue. The group itself starts, and waits for the members that have not.
+    /// Whether the group starts no members. Executing members continue. The group itself starts, and waits for the members that have not finished.
     open var isSuspended: Bool {
         get { inner.isSuspended }
         set { inner.isSuspended = newValue }
     }
 
-    /// The progress of the members. The group counts as much in the progress of the queue that it is in as one other operation, and
-    /// contributes the same fraction of that.
+    /// The progress of the members. In the progress of the queue that it is in, the group counts as one operation and contributes the fraction of
+    /// its members that have finished.
     open var progress: OperationQueueProgress { inner.progress }
 
     // MARK: The operation

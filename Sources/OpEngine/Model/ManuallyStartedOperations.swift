@@ -3,8 +3,8 @@ import Synchronization
 
 /// Counts asynchronous operations that were started manually and have not finished.
 ///
-/// Such operations belong to no engine. While there is one, no engine of the process is quiescent, because its end may satisfy a wait or
-/// bring work to any engine.
+/// Such operations belong to no engine. While there is one, no engine of the process is quiescent, because the end of the operation may satisfy
+/// a wait or bring work to any engine.
 enum ManuallyStartedOperations {
     private static let count = Atomic<Int>(0)
     /// The engines that report stalls.

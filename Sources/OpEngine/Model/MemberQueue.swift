@@ -47,7 +47,7 @@ import Synchronization
             return state.count > 0
         }
         if hasUnfinished {
-            // Detached while all members are alive: otherwise the end of a member that is a group would release that group's members.
+            // The members end while `members` retains all of them: otherwise the end of a member that is a group would release that group's members.
             core.reference.forget(self)
             core.abandon()
         }
@@ -167,8 +167,7 @@ import Synchronization
         return (level, quality, outer)
     }
 
-    /// Applies a changed priority or quality of service of the group. O(members), including those of groups inside that have none of their
-    /// own.
+    /// Applies a changed priority or quality of service of the group. O(unfinished members), including those of the executing groups inside.
     func settingsHaveChanged() {
         var pending = [self]
         while let members = pending.popLast() {

@@ -163,7 +163,7 @@ extension Operation {
 
     /// Whether an unfinished dependency is on the list. The caller holds both locks.
     private func dependsAlready(on dependency: Operation) -> Bool {
-        // An operation that has finished counts no dependencies, so it is missing on the dependency's list.
+        // An operation that has finished counts no dependencies, so it is not on the dependency's list.
         if loadState().has(State.finishing | State.finished) { return unsafe edge(to: dependency) != nil }
         // Walk both lists in step, until the shorter one ends.
         var mine = dependencyList.makeIterator()

@@ -47,8 +47,8 @@ extension Operation {
         return (true, closed)
     }
 
-    /// Finishes an operation that only the worker which took it from `core` can finish, and takes the next one. Needs one lock operation,
-    /// or two if the operation has dependents.
+    /// Finishes an operation that only the worker which took it from `core` can finish, and takes the next one. Acquires the queue's lock once,
+    /// or twice if dependents in that queue become ready.
     ///
     /// - Parameters:
     ///   - isBare: whether only the state and the dependents are left, so that releasing the operation runs no foreign code.
@@ -186,7 +186,7 @@ extension Operation {
 
     /// Requests calls of `willFinish` and `didFinish` when the operation finishes. Calls `didFinish` at once if the operation has finished.
     ///
-    /// - Returns: false if the operation is already finishing, so that `willFinish` was called before or is never called.
+    /// - Returns: false if the operation is already finishing, so that `willFinish` may not be called any more.
     @discardableResult
     @_spi(Subclassing) public func tellWhenFinished() -> Bool {
         let state = transition { $0.set(State.notifiesSubclass) }
@@ -200,12 +200,12 @@ extension Operation {
         if transition({ $0.set(State.hasFinishHandlers) }).has(State.finished) { runFinishHandlers() }
     }
 
-    /// Takes all handlers and calls them: first the others, then the completion block, then `didFinish`.
+    /// Takes all handlers and calls them: first those of `whenFinished`, then the completion block, then `didFinish`.
     private func runFinishHandlers() {
         let (completionBlock, others) = lock.withLock { takeFinishHandlers() }
         if let others { for waiter in others.waiters { waiter.unpark() } }
         deliverChanges()
-        // Several threads may get here. Only one of them calls `didFinish`.
+        // Several threads may call this method. Only one of them calls `didFinish`.
         let notifiesSubclass =
             loadState().has(State.notifiesSubclass)
             && transition { state in

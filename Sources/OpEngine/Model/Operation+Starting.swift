@@ -24,7 +24,7 @@ extension BeyondFoundation where Self: Operation {
 /// - A worker calls `start` (`launch`) of any other operation. The base class's `start` is `startOrRefuse`.
 /// - A caller calls `start` or `tryStart` by hand, of an operation that is in no queue.
 ///
-/// Some operations need more before a worker runs them: a subclass's getters are asked, or the admission. `runSpecially` does that.
+/// Some operations need more before a worker runs them: `runSpecially` asks a subclass's getters, and takes what the admission needs.
 extension Operation {
     /// `startOrRefuse` for callers that cannot throw. Starting a finished operation has no effect, as Apple's documentation says. Other
     /// mistakes trap.
@@ -64,7 +64,7 @@ extension Operation {
                 end(takesNext: launched)
                 break
             }
-            // The members finish first, and none of them runs, even if the thread that has cancelled the group has not come to them yet.
+            // The members finish first, and none of them runs, even if the thread that has cancelled the group has not cancelled them yet.
             members.cancelDirectMembers()
             members.open(for: self)
             members.mainHasReturned()
@@ -183,7 +183,7 @@ extension Operation {
                 context.refusals += 1
                 return nil
             }
-            // Without another attempt it is run like an operation that needs nothing.
+            // An operation without a retry policy runs like one that needs nothing.
             if runsBody && isEndedByWorker && beginOnlyAttempt(admission) {
                 return unsafe runBody(on: context, from: core, thenTakingBy: group)
             }
@@ -221,7 +221,7 @@ extension Operation {
         if hasAdmission && startHasReturned() { end() }
     }
 
-    /// Returns an operation that is not ready to its queue. Either the subclass's `isReady` is false, in which case the operation waits
+    /// Gives an operation that is not ready back to its queue. Either the subclass's `isReady` is false, in which case the operation waits
     /// until `isReady` is announced, or a dependency was added after the worker took the operation.
     @inline(never)
     private func postponeUntilReady(_ core: OperationQueue.Core) {

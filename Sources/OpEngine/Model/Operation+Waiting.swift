@@ -43,7 +43,7 @@ extension Operation {
         return state.has(State.finished) || (!state.has(State.claimed) && isFinished)
     }
 
-    /// Whether the operation is a barrier of the queue or behind one. The barrier has not begun.
+    /// Whether the operation is a barrier that waits for other operations of the queue, or is behind an unfinished barrier.
     fileprivate func isBehindBarrier(of core: OperationQueue.Core) -> Bool {
         withQueueCore { $0 === core && core.state.withLock { queuePosition != .outside && !$0.segments.isCurrent(self) } } ?? false
     }

@@ -2,8 +2,7 @@ import CPlatform
 import OpPlatform
 
 extension Operation {
-    /// Properties that many operations do not use. They live in a separate object to keep operations small. The object uses all of the 64
-    /// bytes that the allocator gives it.
+    /// Properties that many operations do not use. They live in a separate object of 64 bytes, to keep operations small.
     class Extras {
         // The operation's `lock` guards all of these, so accesses need no exclusivity checks.
 

@@ -12,7 +12,7 @@ extension Operation {
         /// Runs before all others.
         case veryHigh = 8
 
-        /// Rounds `value` towards normal to the nearest level: 7 becomes `high`, -5 becomes `low`, 3 becomes `normal`.
+        /// Rounds `value` towards normal to the next level: 7 becomes `high`, -5 becomes `low`, 3 becomes `normal`.
         public init(nearestTo value: Int) {
             switch value {
             case 8...: self = .veryHigh

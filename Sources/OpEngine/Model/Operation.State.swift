@@ -20,7 +20,7 @@ extension Operation {
     ///
     /// | flag | set by | cleared by |
     /// |---|---|---|
-    /// | `cancelled` | `cancel` | |
+    /// | `cancelled` | `cancel`; `abandon` of a queue | |
     /// | `claimed` | `join`; `claim`, for a batch | `unclaim` |
     /// | `linked` | `join` | |
     /// | `posted` | `post`, in `join`, `dependencyFinished`, `dependencyRemoved`, `cancel`, or when a condition changes | `recall`, `postpone` |
@@ -29,10 +29,10 @@ extension Operation {
     /// | `finishing` | `claimFinish`, `runBody`, `publishFinish` | |
     /// | `finished` | `publishFinish` | |
     /// | `failed` | `fail(with:)` | `endAttempt` |
-    /// | `dependencyFailed` | `dependencyFinished`, `addDependency` of a failed one | `removeDependency` of the last failed one |
-    /// | `hasDependents` | `addDependency` of this operation | |
+    /// | `dependencyFailed` | `dependencyFinished`, `addDependency` of one that did not succeed | `removeDependency` of the last such one |
+    /// | `hasDependents` | `addDependency(this)` of another operation | |
     /// | `hasFinishHandlers` | a completion block, a handler or a wait | |
-    /// | `notifiesSubclass` | `tellWhenFinished` | `didFinish` is called |
+    /// | `notifiesSubclass` | `tellWhenFinished`, `endsWithMain()` | the call of `didFinish` |
     /// | `outlivesStart` | `startReturned`, `manualStartReturned` | `endAttempt` |
     /// | `continuesAfterMain` | `isFinishedAfterMain` | `endAttempt` |
     /// | `endsWithMain` | `join` or `claim` of a plain class; `endsWithMain()` | |
@@ -52,8 +52,8 @@ extension Operation {
         static let cancelled: UInt64 = 1 << 32
         /// A queue owns the operation. Nothing else may start it or add it.
         static let claimed: UInt64 = 1 << 33
-        /// The operation is on a list of its queue, at least for every thread that takes the queue's lock. If it becomes ready, it must be
-        /// posted to the queue.
+        /// The operation has joined its queue. Until it finishes, each thread that takes the queue's lock finds it on a list. If it becomes ready,
+        /// it must be posted to the queue.
         static let linked: UInt64 = 1 << 34
         /// The operation was posted to its queue's ready list, and has not been returned to the waiting list since.
         static let posted: UInt64 = 1 << 35
@@ -165,9 +165,8 @@ extension Operation {
 extension Operation.State {
     private typealias State = Operation.State
 
-    /// Whether the operation is on its queue's waiting list and could be on the ready list. Transitions to ready
-    /// post the operation. So a worker has returned a ready operation that is not posted: its subclass was not ready, or its admission lacked
-    /// something.
+    /// Whether the operation is on its queue's waiting list and could be on the ready list. A transition to ready posts the operation. So a ready
+    /// operation that is not posted was given back by a worker: its subclass was not ready, or its admission lacked something.
     @inline(__always)
     var canBePosted: Bool {
         bits & (State.linked | State.posted | State.finishing | State.finished) == State.linked && isReady && !mustCancel

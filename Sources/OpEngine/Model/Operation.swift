@@ -129,7 +129,7 @@ import Synchronization
     /// The keys whose changes also change the value of `key`. Override this method if a subclass's value depends on other properties that the
     /// subclass announces: an announcement of one of these counts as one of `key`. The default implementation returns an empty set.
     ///
-    /// Called once for each class and key, on any thread, with no lock held.
+    /// Called on any thread, with no lock held. The engine keeps the answers of each class, which must not change.
     open class func keyPathsForValuesAffectingValue(forKey key: String) -> Set<String> { [] }
 
     // MARK: Methods that are rarely overridden
@@ -143,15 +143,15 @@ import Synchronization
     /// held. An override must be cheap.
     @_spi(Subclassing) open func willFinish() {}
 
-    /// Called when an attempt has failed and the `retryPolicy` allows another. Returns whether there is another; true by default.
+    /// Called when an attempt has failed and the `retryPolicy` allows another. Returns whether another attempt follows; true by default.
     ///
     /// Runs on the thread that ends the attempt, with no lock held. The operation may have been cancelled meanwhile, and then finishes.
     @_spi(Subclassing) open func willBeTriedAgain(after error: any Error) -> Bool { true }
 
     /// Called after the operation has finished and its completion block has returned. The default implementation does nothing.
     ///
-    /// Called once if `tellWhenFinished()` was called before the operation finished, and once more for each later call of it. Runs on the
-    /// finishing thread, or on the thread that makes the later call, with no lock held. An override must be cheap.
+    /// Called once if `tellWhenFinished()` was called before the operation finished, and again after later calls of it. Runs on the finishing
+    /// thread, or on the thread that makes the later call, with no lock held. An override must be cheap.
     @_spi(Subclassing) open func didFinish() {}
 
     /// The queue inside, if the operation is a group. Nil by default. Must not change.
@@ -167,8 +167,8 @@ import Synchronization
     @_spi(Subclassing) open func membersHaveFinished(firstFailure member: Operation?) {}
 
     /// Whether only operations, inbox jobs and callers of `Engine.hold` can finish an operation that continues after `start`. If true, a wait for
-    /// the operation fails when none of them is left. If false, which is the default, it lasts, because code outside the engine may finish the
-    /// operation. Must not change.
+    /// the operation fails when none of them is left. If false, which is the default, the wait lasts, because code outside the engine may finish
+    /// the operation. Must not change.
     @_spi(Subclassing) open var endsFromWithin: Bool { false }
 
     /// Whether a subclass is ready apart from its dependencies, that is, the condition its `isReady` adds. True by default. Read by
@@ -176,7 +176,7 @@ import Synchronization
     @_spi(Subclassing) open var isReadyByItself: Bool { true }
 
     /// The place that is recorded when the operation is added to a queue, and whether it replaces one that was recorded before. See
-    /// `recordPlace`. Nil by default. Read with the queue's lock held, so an override may not use the engine.
+    /// `recordPlace`. Nil by default. Read with the queue's lock held, so an override must not use the engine.
     @_spi(Subclassing) open var placeToRecord: (text: String, isFinal: Bool)? { nil }
 
     /// Implements the setter of `completionBlock` and `trySetCompletionBlock`.
@@ -225,7 +225,8 @@ import Synchronization
     /// Makes this operation wait until `operation` has finished, whether or not `operation` is in a queue.
     ///
     /// Adding the same dependency again has no effect. An operation that has started does not wait for a dependency added later. Traps if
-    /// `operation` is this operation. Accepts a cycle, as Foundation does; only cancelling ends the wait of the operations in it.
+    /// `operation` is this operation. Accepts a cycle, as Foundation does: its operations wait until one of them is cancelled, or a dependency
+    /// removed.
     open func addDependency(_ operation: Operation) {
         guard operation !== self else { trap(OperationError.dependsOnItself(operation: label)) }
         link(to: operation)

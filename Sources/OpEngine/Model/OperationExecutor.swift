@@ -6,8 +6,8 @@ import OpPlatform
 public protocol OperationExecutor: AnyObject, Sendable {
     /// Runs `job` once, soon, on any thread, either before this method returns or after. Called from any thread with no lock held.
     ///
-    /// The job runs one operation and returns when the operation's `start` returns. An operation that runs before this method returns must
-    /// not wait for other operations: the calling thread may be finishing an operation whose dependents it has not released yet.
+    /// The job runs at most one operation and returns when the operation's `start` returns. An operation that runs before this method returns
+    /// must not wait for other operations: the calling thread may be finishing an operation whose dependents it has not released yet.
     func execute(_ job: @escaping @Sendable () -> Void)
 
     /// The quality of service of the executor's threads. Takes precedence over the queue's. Nil, the default, means unknown.
@@ -24,8 +24,8 @@ extension OperationExecutor {
     public var isMain: Bool { false }
 }
 
-/// An executor whose operations may finish later than `main` returns, although their class finishes them with it. Each is started by its
-/// `start`.
+/// An executor whose operations may finish after `main` has returned, although their class finishes them when it returns. The engine calls
+/// `start` of each.
 package protocol FinishingExecutor: OperationExecutor {
     /// The reason why operations that could start wait, such as `for a worker of the cluster`; nil if this is not known.
     var purposeOfWait: String? { get }

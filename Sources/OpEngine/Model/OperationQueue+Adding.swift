@@ -5,7 +5,8 @@ extension BeyondFoundation where Self: OperationQueue {
     /// `.engineShutDown`, or for groups `.addedToFinishedGroup`, `.groupOfAnotherEngine` or `.groupContainsItself` instead of trapping.
     public func tryAddOperation(_ operation: Operation) throws { try add(operation, isBarrier: false) }
 
-    /// Like `addOperations`, but throws instead of trapping, and adds nothing then. Also throws the errors of `tryWaitUntilFinished`.
+    /// Like `addOperations`, but throws instead of trapping, and adds nothing then. Throws the errors of `tryWaitUntilFinished` if the wait
+    /// fails, after all operations have been added.
     public func tryAddOperations(_ operations: [Operation], waitUntilFinished wait: Bool) throws {
         try add(operations, areBarriers: false)
         if !wait || core.isEmpty { return }

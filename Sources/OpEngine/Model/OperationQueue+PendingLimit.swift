@@ -12,7 +12,7 @@ extension BeyondFoundation where Self: OperationQueue {
     /// While a worker is blocked like this, another thread takes over its share of the work. The thread of the engine's main queue runs
     /// that queue's operations meanwhile. If nothing can make room any more, the throwing methods throw `OperationError.queueStaysFull` and
     /// the others trap, unless the host may still add operations (see `Engine.init(workerCount:hostMayAddOperations:)`). An operation
-    /// should not add to the queue that runs it if that queue has a limit: it may occupy the room that it waits for.
+    /// should not add to the queue that runs it if that queue has a limit: it may keep the pending operations from starting while it waits.
     ///
     /// Traps if set to a number below 1.
     @_disfavoredOverload
@@ -47,7 +47,7 @@ extension OperationQueue {
         }
     }
 
-    /// Whether there is room for another operation. If there is none, `inbox` is woken when there may be. `stopWaking` ends that.
+    /// Whether there is room for another operation. If there is none, the queue wakes `inbox` when there may be. `stopWaking` ends that.
     package func hasRoom(waking inbox: Inbox) -> Bool {
         core.state.withLock { state in
             if state.hasCapacity { return true }
@@ -85,7 +85,7 @@ extension OperationQueue.Core {
         .addedToFinishedGroup(operation: operation.label, group: state.withLock { $0.name } ?? "the group")
     }
 
-    /// Adds a batch as soon as there is room for one of its operations, which the caller has claimed and for which `first` was the answer.
+    /// Adds a batch, which the caller has claimed, as soon as there is room for one of its operations. `first` is the answer that the caller got.
     @inline(never)
     func waitForRoom(
         after first: Addition, for operations: [Operation], areBarriers: Bool, queue: OperationQueue

@@ -223,7 +223,7 @@ extension OperationQueue {
             return unsafe operation
         }
 
-        /// Puts back an operation whose subclass is not ready. Returns false if the operation has left the queue in the meantime.
+        /// Puts back an operation that was taken and must wait. Returns false if the operation has left the queue in the meantime.
         mutating func giveBack(_ operation: Operation) -> Bool {
             guard operation.queuePosition == .taken else { return false }
             executing -= 1

@@ -1,7 +1,7 @@
 import OpPlatform
 import Synchronization
 
-/// Runs operations on the threads of an engine: ready operations first, by priority, then first in, first out.
+/// Runs operations on the threads of an engine: those that are ready, by priority, and first in, first out within a priority.
 ///
 /// Operations that are ready when they are added run in order of addition, which is all that Apple promises. An operation that becomes
 /// ready later joins the end of its priority. If the end of one operation makes several others ready, they join in the order in which they
@@ -67,7 +67,8 @@ open class OperationQueue: @unchecked Sendable {
     /// The main queue of `Engine.shared`. Its operations run on the thread that drains it.
     open class var main: OperationQueue { Engine.shared.mainQueue }
 
-    /// The queue whose operation is running on this thread. On a thread that drains a main queue, that queue. Otherwise nil.
+    /// The queue whose operation is running on this thread. Otherwise the main queue that this thread drains, or `main` on the process's first
+    /// thread. Otherwise nil.
     open class var current: OperationQueue? { ThreadContext.currentQueue }
 
     // MARK: Adding

@@ -99,7 +99,7 @@ import Synchronization
         #endif
     }
 
-    /// The index of the first word after the header: kind, superclass, sizes, name, and the destructor of the properties.
+    /// The index of the first word after the header: kind, superclass, sizes, descriptor, and the destructor of the properties.
     private static let firstEntry = 7
 
     /// The number of words from the address point of `Operation`, which references to the class point to, to its end.

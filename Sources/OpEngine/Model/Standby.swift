@@ -128,7 +128,7 @@ final class Standby {
         return seen.moment - before.moment <= longest * (departures - before.departures)
     }
 
-    /// The number of operations that have left the queue. Nil if two workers run operations, or if too few are ready.
+    /// The number of operations that have left the queue. Nil if two workers run operations, if too few are left, or if none can start.
     private static func departures(from state: borrowing OperationQueue.State, isRefused: Bool) -> Int? {
         // No operation executes while the only worker is between two of them.
         guard state.executing <= 1, isRefused || state.count > leastCount && state.isRunnable else { return nil }
@@ -137,11 +137,11 @@ final class Standby {
 }
 
 extension OperationQueue.Core {
-    /// Sleeps on a worker and checks until the worker is needed. Returns whether it is to serve the queue as if it had been scheduled. If not, the
+    /// Lets the worker sleep and check until it is needed. Returns whether the worker serves the queue as if it had been scheduled. If not, the
     /// queue was scheduled if it needs a worker.
     func standBy(_ standby: Standby, on worker: Worker) -> Bool {
         let engine = worker.engine
-        // A job may take long, or wait for operations of the queue. Work of other queues comes first.
+        // A job may take long, or wait for operations of the queue. Work of other queues has precedence.
         while !worker.inbox.hasJobs, engine.pool.withLock({ $0.standBy(worker) }) {
             let reason = worker.parker.park(until: standby.nextLook)
             engine.perform(engine.pool.withLock { $0.endStandingBy(worker) })
