@@ -3,7 +3,7 @@
 /// Methods of Foundation that cannot throw trap with the error's description. Their counterparts (`tryStart`, `tryAddOperation` and so on)
 /// throw the error. A refused call changes nothing.
 public enum OperationError: Error, Sendable, CustomStringConvertible {
-    /// `start()` was called while a dependency was unfinished.
+    /// `start()` was called on an operation that was not ready. `dependencies` are those that had not finished.
     case startedWhenNotReady(operation: String, dependencies: [String])
     /// `start()` was called on an executing operation.
     case startedWhenExecuting(operation: String)
@@ -49,7 +49,7 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case dependencyNotSucceeded(operation: String, dependency: String)
     /// The operation was cancelled because a condition did not hold. Recorded as the operation's `error`.
     case conditionFailed(operation: String, condition: String, reason: String)
-    /// The operation needs more of a resource than there is in the engine.
+    /// The operation needs more of a resource than the engine's total.
     case needsMoreThanThereIs(operation: String, resource: String, amount: Int, capacity: Int)
     /// The operation was added to a group that has finished, or whose last member has just finished.
     case addedToFinishedGroup(operation: String, group: String)

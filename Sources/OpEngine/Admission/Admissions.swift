@@ -6,8 +6,8 @@ import Synchronization
 ///
 /// An operation takes everything that it needs at one moment, when a worker has taken it from its queue. So no operation holds one
 /// requirement while it waits for another one. If something is missing, the operation returns to its queue and waits in the line of the missing
-/// requirement. The engine posts the operation again when the requirement may be available. Until it starts, it holds nothing, so a suspended or full
-/// queue blocks no other one.
+/// requirement. The engine posts the operation again when the requirement may be available. Until it starts, the operation holds nothing, so a
+/// suspended or full queue blocks no other one.
 ///
 /// The engine's clock is read only for rate limits, because that costs as much as taking a key.
 struct Admissions {

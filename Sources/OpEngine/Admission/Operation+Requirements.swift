@@ -113,7 +113,7 @@ extension BeyondFoundation where Self: OperationQueue {
     /// The most starts in a period; nil, the default, for no limit. A change takes effect at once, and earlier starts do not count any
     /// more.
     ///
-    /// An operation that must wait for the next start does so without a thread and without a place among those that execute.
+    /// An operation waits for the next start without a thread and without a place among those that execute.
     @_disfavoredOverload
     public var rateLimit: RateLimit? {
         get { ownEngine.admissions.withLock { $0.rate(of: ObjectIdentifier(core)) } }

@@ -68,11 +68,11 @@ extension Operation {
             var rank: Line.Rank
         }
 
-        /// Whether the policy allows another attempt after this one. A policy that was set after the start has no effect. Under the operation's
-        /// lock.
+        /// Whether the policy allows another attempt after this one. False if the operation had no admission when it started. The caller holds the
+        /// operation's lock.
         var hasAttemptsLeft: Bool { further?.retryPolicy.map { attempt > 0 && attempt < $0.attempts } ?? false }
 
-        /// Whether the operation can ask for its needs at once: no pause lasts, and no condition is left. Under the operation's lock.
+        /// Whether the operation can ask for its needs at once: it has no pause, and no condition is left. The caller holds the operation's lock.
         var asksAtOnce: Bool { further.map { $0.pause == nil && $0.conditions.isEmpty } ?? true }
     }
 
@@ -207,7 +207,7 @@ extension Operation {
     /// Launches an admitted operation without a retry policy. Returns false, without any effect, if it has one, was cancelled or is
     /// observed.
     func beginOnlyAttempt(_ admission: Admission) -> Bool {
-        // The transition outside of the lock: the recorder takes the lock to write the dependencies of an operation that starts.
+        // The transition is made outside of the lock, because the recorder takes the lock to write the dependencies of an operation that starts.
         guard lock.withLock({ admission.further?.retryPolicy == nil }), transition({ $0.startBody(isAdmitted: true) }) else { return false }
         lock.withLock { admission.attempt += 1 }
         return true

@@ -131,7 +131,7 @@ extension Operation {
     /// Whether the attempt has ended before `start` has returned.
     var hasEndedInStart: Bool { admission.map { admission in lock.withLock { admission.hasEndedInStart } } ?? false }
 
-    /// Ends the part of an attempt that is in `start`. Returns whether the attempt had ended before, so that the caller must end it.
+    /// Records that `start` of an attempt has returned. Returns whether the attempt has ended already, so that the caller must call `end`.
     func startHasReturned() -> Bool {
         guard let admission else { return false }
         return lock.withLock {

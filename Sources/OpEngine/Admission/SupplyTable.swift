@@ -23,8 +23,8 @@ struct SupplyTable {
         return supply
     }
 
-    /// Removes the idle supplies if there are many. The caller must not be about to use one that it has looked up: the next operation that
-    /// needs the same would get another one.
+    /// Removes the idle supplies if there are many. The caller must not be about to use one that it has looked up: the next operation with the
+    /// same requirement would get another one.
     @inline(__always)
     mutating func makeRoom() {
         if supplies.count >= limit { removeIdle() }

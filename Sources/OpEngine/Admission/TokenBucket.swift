@@ -1,7 +1,7 @@
 /// Counts the starts that a rate limit allows: `burst` at most, and `count` more in each `seconds`. Guarded by the lock of
 /// `Engine.admissions`.
 ///
-/// A class, because a supply with an instant in it is slow to copy and to destroy: the standard library hides the layout of instants.
+/// A class, because a supply with an instant in it is slow to make and to destroy: the standard library hides the layout of instants.
 @safe final class TokenBucket {
     let rate: RateLimit
     @safe @exclusivity(unchecked) private var tokens: Double

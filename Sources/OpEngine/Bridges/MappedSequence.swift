@@ -84,7 +84,7 @@ private final class Mapping<Elements: Sequence, Value: Sendable>: @unchecked Sen
                 self.failure = nil
                 throw failure
             }
-            // One new batch for each that is taken keeps the workers busy. Slow elements delay a result by those of one batch at most.
+            // One new batch for each that is taken keeps the workers busy. Reading slow elements delays a result by the time for one batch at most.
             let hasAdvanced = advance()
             if let position = finishedPosition {
                 settle(batches.remove(at: position), at: position)

@@ -22,7 +22,7 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
 
     // No property has a type that depends on `Value`: Swift would look that type up for each operation that is made, finishes and is freed.
 
-    /// A `Work`. Nil until there is something to keep, which is never so if `main` calls `finish()`. Guarded by `lock`.
+    /// A `Work`. Nil until the operation has something to keep: never, if an override of `main` calls `finish()`. Guarded by `lock`.
     @safe @exclusivity(unchecked) private var storedWork: AnyObject?
     /// Whether `finish(returning:)` has taken effect. Guarded by `lock`.
     @safe @exclusivity(unchecked) private var hasValue = false

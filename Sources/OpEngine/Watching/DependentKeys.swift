@@ -9,7 +9,7 @@ enum DependentKeys {
 
     private static let answers = Guarded<[Question: Set<ObservedKey>]>([:])
 
-    /// The keys whose changes change the value of `key`, directly and indirectly. Asks each class once for each key.
+    /// The keys whose changes change the value of `key`, directly and indirectly. Keeps the result for each class and key.
     static func keys(affecting key: ObservedKey, in type: any Observed.Type) -> Set<ObservedKey> {
         let question = Question(type: ObjectIdentifier(type), key: key)
         if let known = answers.withLock({ $0[question] }) { return known }

@@ -12,7 +12,7 @@ public final class KeyValueObservation: Sendable {
 
     deinit { invalidate() }
 
-    /// Ends the observation. No call of the handler begins after this method returns. A call in progress on another thread continues.
+    /// Ends the observation: the handler is called no more. A call that another thread is making, or is about to make, still takes place.
     public func invalidate() { mailbox.remove(registration) }
 }
 

@@ -29,7 +29,7 @@ extension KeyValueObserving {
     }
 }
 
-/// An operation or a queue. Both are observed in one way.
+/// An operation or a queue. Both are observed in the same way.
 protocol Observed: KeyValueObserving {
     static var observableNames: [String] { get }
     /// The names with which a string may ask for a property whose changes are never told.

@@ -81,7 +81,7 @@ extension Mailbox {
 
         // MARK: Subscribing
 
-        /// Registers an observer unless something has changed since its initial value was read. Returns false if it did.
+        /// Registers an observer unless something has changed since its initial value was read. Returns false if something has.
         mutating func register(_ registration: Registration, ifUnchangedSince before: UInt64?) -> Bool {
             if let before, before != sequence { return false }
             sequence += 1

@@ -5,7 +5,7 @@ import OpPlatform
 ///
 /// Changes are recorded in the order in which they happen, while the lock of the changed value is held. Changes are delivered later with no
 /// lock held, by one thread at a time: the first thread that finds the mailbox idle after a change. The mailbox's lock is the innermost of
-/// all.
+/// all, except for that of a `BackReference`.
 @safe final class Mailbox: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `state` has a lock, and `owner` is weak and written once, before the mailbox is shared.
     let state: Guarded<State>
@@ -46,7 +46,7 @@ import OpPlatform
         fatalError("opscript bug: a subscription ended without a result")
     }
 
-    /// Calls `read` with getters returning the recorded values. See `Operation.allDependenciesFinished`.
+    /// Calls `read` while the getters return the recorded values. See `Operation.allDependenciesFinished`.
     private static func asRecorded<Value>(_ read: () -> Value) -> Value {
         let context = ThreadContext.current, before = context.readsAsRecorded
         context.readsAsRecorded = true

@@ -10,8 +10,8 @@ extension KeyValueObserving where Self: Operation {
     /// changed. An announcement of a key that the class does not declare (see `keyPathsForValuesAffectingValue(forKey:)`) is one of `isReady`
     /// too, until the operation starts, and of the other overridden flags and properties of the subclass if their values have changed.
     ///
-    /// All changes of one operation are delivered in the order in which they happened, one at a time. At the end, `isExecuting` comes
-    /// before `isFinished`. The handler runs on the thread that made the change, or on a thread that is delivering an earlier change of the
+    /// All changes of one operation are delivered in the order in which they happened, one at a time. At the end, the change of `isExecuting`
+    /// precedes that of `isFinished`. The handler runs on the thread that made the change, or on a thread that is delivering an earlier change of the
     /// same operation. No lock is held, so the handler may call anything. Operations without observers pay one branch.
     ///
     /// In a subclass that overrides the property, write `\.isFinished` or `\Operation.isFinished`, without the subclass's name.

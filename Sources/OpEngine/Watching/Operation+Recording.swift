@@ -74,7 +74,7 @@ extension Operation {
     @inline(never)
     func record(_ error: any Error) {
         RecordBuffer.ofThread { buffer in
-            // Before the record begins: the text is made by foreign code.
+            // Foreign code makes the text, so the record does not begin before.
             let text = buffer.recorder.receiver.describe(error)
             buffer.write(.error(text), recordAddress)
         }
@@ -117,7 +117,7 @@ extension Engine {
 }
 
 extension Worker {
-    /// Records that the worker begins or no longer is blocked. The caller holds the pool's lock, so that the records are in order.
+    /// Records that the worker is blocked, or no longer is. The caller holds the pool's lock, so that the records are in order.
     @inline(never)
     func recordBlocking(began: Bool) {
         guard engine.isRecorded else { return }

@@ -18,8 +18,8 @@ public enum OperationBlocker: Sendable, Hashable {
     case barrier(Operation, in: OperationQueue)
     /// The operation is a barrier, and these operations were added before it and have not finished.
     case before([Operation], in: OperationQueue)
-    /// One of the operation's `exclusiveKeys` is missing: `heldBy` has it. If that is nil, the key is free, and operations that precede
-    /// this one wait for it.
+    /// One of the operation's `exclusiveKeys` is missing: `heldBy` has it. If `heldBy` is nil, the key is free, and operations that
+    /// precede this one wait for it.
     case key(String, heldBy: Operation?)
     /// The operation needs more of a resource than is left. `executing` have the rest. Others that precede the operation may wait for it,
     /// too.

@@ -4,7 +4,7 @@ import Synchronization
 /// Receives events about the operations of a queue, or of all queues of an engine. The basis for tracing and reports.
 ///
 /// Events of one operation arrive in order, one at a time. Events of different operations arrive on several threads at once; only their
-/// times tell which came first. An event arrives on the thread that caused it, or on a thread that is delivering an earlier event of the
+/// times tell their order. An event arrives on the thread that caused it, or on a thread that is delivering an earlier event of the
 /// same operation. No lock is held, so the observer may call anything. The observer delays the operation, so it should be quick. An
 /// operation that is started manually has no events.
 ///
@@ -115,7 +115,7 @@ extension OperationQueue.Core {
         return isRecorded ? Operation.State.recorded : 0
     }
 
-    /// Traces the operations that are in the queue from now on. The caller holds the queue's lock.
+    /// Begins to trace the operations that are in the queue. The caller holds the queue's lock.
     func traceMembers(_ state: inout OperationQueue.State) {
         for operation in state.members { operation.trace() }
     }

@@ -2,7 +2,7 @@
 public struct OperationRecord: Sendable {
     /// The kind of a record, with its details.
     public enum Event: Sendable {
-        /// The first record of a thread. `worker` is the number of the worker; nil on a thread that is not in the engine's pool.
+        /// The first record of a thread. `worker` is the number of the worker; nil on a thread that is in no engine's pool.
         case thread(worker: Int?, isMain: Bool)
         /// The worker with this number is blocked, so that another one may run in its place. `thread` is the thread that has noticed it.
         case workerBlocked(Int)
@@ -21,7 +21,8 @@ public struct OperationRecord: Sendable {
         case place(String, isFinal: Bool)
         /// The operation has this name from now on; empty for none. Follows `added` immediately if the operation had a name then.
         case name(String)
-        /// The operation depends on another recorded operation. Follows `started` immediately, or `finished` without a start.
+        /// The operation depends on another operation that was added to a queue. Follows each `started` immediately. Precedes `finished` if the
+        /// operation was cancelled or did not start.
         case dependency(Int)
         /// The operation's dependencies allow it to start. May occur again.
         case ready

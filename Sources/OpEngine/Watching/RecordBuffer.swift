@@ -25,7 +25,7 @@ import Synchronization
     private let tail = Atomic<Int>(0)
     private let gap = InlineArray<7, Int>(repeating: 0)
     private let head = Atomic<Int>(0)
-    // Only the recorder's thread uses these two, one at a time, so they need no exclusivity checks.
+    // Only the recorder's thread uses these two, so they need no exclusivity checks.
     /// The page of memory in which the recorder has looked up an operation last. See `OperationNumbers`.
     @safe @exclusivity(unchecked) var lastPage = OperationNumbers.Page.none
     /// The time of the last record that the recorder has read.

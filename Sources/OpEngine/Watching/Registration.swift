@@ -22,7 +22,7 @@ final class Registration: @unchecked Sendable {
     var since: UInt64 = 0
     /// The value that the observer received last.
     var last: any Sendable
-    /// Whether the call before a change was made, and the change was not told yet.
+    /// Whether the prior call was made for a change that was not told yet.
     var hasToldPrior = false
     /// Whether the initial call has not returned yet. No other call may overtake it.
     var isAwaitingInitial: Bool

@@ -71,7 +71,7 @@ extension Engine {
     /// The operations of this engine's queues that are not running now, with the reasons. In a program that makes progress this is a
     /// snapshot. If the engine `isQuiescent`, nothing will run these operations unless the host acts.
     ///
-    /// - Parameter limit: the maximum number of operations to examine. The others are only counted, including running ones.
+    /// - Parameter limit: the maximum number of entries. The operations after the last entry are only counted, including running ones.
     public func stallReport(limit: Int = 100) -> StallReport { StallReport(of: unfinishedOperations(), limit: limit) }
 }
 
@@ -82,7 +82,7 @@ extension OperationError {
         return .neverFinishes(operations: operations.map(\.label), reasons: report.sentences())
     }
 
-    /// The error for a wait of `waiting` for an operation that is behind a barrier, or is one, while the barrier waits for `waiting`.
+    /// The error for a wait inside `waiting` for an operation that is a barrier or behind one, while the barrier waits for `waiting`.
     static func neverFinishes(_ operation: Operation, becauseInFrontOfItsBarrier waiting: Operation) -> OperationError {
         let barriers = OperationBlockage(of: operation).blockers.filter {
             switch $0 {
