@@ -85,7 +85,7 @@ import Testing
             operations[$0].addDependency(gate)
         }
         queue.isSuspended = false
-        // `last` comes after all others in the queue.
+        // `last` is the last operation of the queue.
         let last = BlockOperation {}
         queue.addOperation(last)
         last.waitUntilFinished()

@@ -58,7 +58,7 @@ import Testing
             let operation = exclusive(name) { log.append(name) }
             operation.queuePriority = priority
             queue.addOperation(operation)
-            // The next one asks later than this one, whichever thread takes it.
+            // The next operation asks later than this one, on any thread.
             while operation.whyNotRunning?.blockers.contains(where: { if case .key = $0 { true } else { false } }) != true {}
         }
         let raised = queue.operations.first { $0.name == "b" }
@@ -176,7 +176,7 @@ import Testing
         let engine = simulation.engine
         engine.resources = ["unit": 2]
         let queue = OperationQueue(engine: engine), log = Log<String>()
-        // It holds one unit until the others have been asked.
+        // The holder keeps one unit until the others have asked for theirs.
         let holder = AsyncStub()
         holder.needs = ["unit": 1]
         queue.addOperation(holder)

@@ -340,7 +340,7 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
-    /// The worker that has run an operation takes the next one itself. The queue, which was scheduled for that one, has nothing to run then.
+    /// The worker that has run an operation takes the next one itself. The queue was scheduled for that one, and has nothing left to run.
     @Test(.endsWithin(seconds: 60)) func aQueueWithNothingToRunLeavesTheLine() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine)
@@ -356,7 +356,7 @@ import Testing
         queue.addOperation(first)
         while log.entries.isEmpty {}
         while engine.pool.withLock({ $0.hasScheduled }) {}
-        // Scheduled again.
+        // The queue is scheduled again.
         queue.addOperation { log.append("third") }
         #expect(engine.pool.withLock { $0.hasScheduled })
         hasLeft.withLock { $0 = true }

@@ -167,7 +167,7 @@ import Testing
         let dependent = BlockOperation { log.append("dependent: \(operation.isFinished)") }
         dependent.addDependency(operation)
         queue.addOperations([operation, dependent], waitUntilFinished: false)
-        // The check comes after an operation of another queue has run.
+        // The check follows when an operation of another queue has run.
         let other = OperationQueue(engine: Engine(workerCount: 1))
         other.addOperations([BlockOperation {}], waitUntilFinished: true)
         #expect(queue.operationCount == 2 && log.entries.isEmpty)

@@ -4,7 +4,7 @@ import Testing
 
 /// A job waits, or stands behind a wait, and nothing can end the wait. Such a wait fails, and so do all others.
 @Suite struct JobStallTests {
-    /// The outcome of a wait of the main thread that nothing can end either.
+    /// The outcome of a wait of the main thread, which nothing can end either.
     private func outcome(_ body: @escaping @Sendable (Engine) -> Void) -> Inbox.Outcome? {
         let outcomes = Log<Inbox.Outcome>()
         let thread = TestThread {

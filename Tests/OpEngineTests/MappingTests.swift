@@ -68,7 +68,7 @@ import Testing
             return element
         }
         for try await element in mapped {
-            // The first batch has one element. The next three are in flight, and have four each at most.
+            // The first batch has one element. The next three are in flight, and each has at most four.
             #expect(taken.load(ordering: .relaxed) <= 13)
             gate.open()
             if element == 2 { break }
@@ -141,7 +141,7 @@ import Testing
 }
 
 extension Operation {
-    /// Opens the gate when the operation is cancelled, or at once if it is.
+    /// Opens the gate when the operation is cancelled, or at once if it was cancelled before.
     fileprivate func observeCancellation(_ gate: Gate) {
         let observation = observe(\.isCancelled, options: [.initial, .new]) { _, change in if change.newValue == true { gate.open() } }
         whenFinished { observation.invalidate() }

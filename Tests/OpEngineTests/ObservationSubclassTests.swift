@@ -227,7 +227,7 @@ private final class FinishedElsewhere: Operation, @unchecked Sendable {
         for token in tokens { token.invalidate() }
     }
 
-    /// A thread is between `willChangeValue` and `didChangeValue`, or has not come to the former, when the worker that has called `start`
+    /// A thread is between `willChangeValue` and `didChangeValue`, or has not called the former yet, when the worker that has called `start`
     /// sees that the operation has finished.
     @Test(arguments: [false, true], [false, true]) func theEndIsToldOnce(isStalled: Bool, setsFirst: Bool) {
         let engine = Engine(workerCount: 1)

@@ -69,7 +69,7 @@ import Testing
         for operation in all where !operation.isReady { operation.removeDependency(last) }
         queue.isSuspended = false
         queue.waitUntilAllOperationsAreFinished()
-        // Between the barriers 1, 4 and 8, the operations that waited come last.
+        // Between the barriers 1, 4 and 8, the operations that waited start last.
         #expect(log.entries == [0, 1, 2, 3, 4, 5, 7, 6, 8, 9])
     }
 

@@ -15,7 +15,7 @@ private final class Records: OperationRecordReceiver {
 
     var list: [OperationRecord] { all.withLock { $0 } }
 
-    /// The events of each operation, in order. An operation that has the number of an earlier one follows it.
+    /// The events with the number of an operation, in order. The events of a later operation with the same number follow.
     func events(of operation: Int) -> [OperationRecord] { list.filter { $0.operation == operation } }
 
     /// The number of the operation with this name.

@@ -5,7 +5,7 @@ import Testing
 
 @testable import OpEngine
 
-/// A worker may stand by while another one runs tiny operations. It must come when it is needed.
+/// A worker may stand by while another one runs tiny operations. It must serve the queue when the queue needs it.
 @Suite struct StandbyTests {
     private let engine = StandbyTests.makeEngine()
     private static let floods = TestLength.size(30)
@@ -169,7 +169,7 @@ import Testing
         trials.keysAreHeldForLong()
         #expect(
             trials.isDue(wasRefused: true, wasFull: true) && !trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == 0)
-        // A turn in which something could start.
+        // In this turn, an operation could start.
         _ = trials.isDue(wasRefused: false, wasFull: true)
         #expect(trials.isDue(wasRefused: true, wasFull: true) && trials.refusedTurns == 1)
     }

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 @Suite struct ThreadTests {
-    /// Opens a gate on the thread that releases it last.
+    /// Opens a gate when its last reference is released, on the thread that releases it.
     private final class Opening: Sendable {
         let gate: Gate
         init(_ gate: Gate) { self.gate = gate }

@@ -25,11 +25,11 @@ import Testing
         }
     }
 
-    /// A worker that is in the middle of another group's members turns to a group of a higher priority after the present one.
+    /// A worker that runs the members of one group turns to a group of a higher priority after the present member.
     @Test func onThreadsAGroupOfAHigherPriorityOvertakesOneThatRuns() {
         let engine = Engine(workerCount: 1), log = Log<String>()
         let began = Gate(), goOn = Atomic<Bool>(false)
-        // Not one that waits: another worker would take its place.
+        // The operation computes: if it waited, another worker would replace its worker.
         let busy = BlockOperation {
             began.open()
             while !goOn.load(ordering: .relaxed) {}

@@ -11,19 +11,19 @@ final class FreeRunningRound: Sendable {
     private static let threadCount = 3
     private static let serialQueue = 0
 
-    /// An operation with what is known about it.
+    /// An operation with the facts that the round knows about it.
     private final class Subject: Sendable {
         let number: Int
         let dependencies: [Subject]
-        /// The last barrier that was added to the same queue before it. The barrier must finish first.
+        /// The last barrier that was added to the same queue before the operation. The barrier must finish first.
         let barrier: Subject?
         let throwsError: Bool
-        /// It is in the serial queue, where the order is known.
+        /// Whether the operation is in the serial queue, where the order is known.
         let isSerial: Bool
         let runs = Atomic<Int>(0)
         let completions = Atomic<Int>(0)
         let ends = Atomic<Int>(0)
-        /// Dependencies that it was seen waiting for after it had been added. It must not run before they have finished.
+        /// Dependencies that held the operation back after its addition. It must not run before they have finished.
         let heldBy = Locked<[Operation]>([])
         let operation = Locked<Operation?>(nil)
 
@@ -38,7 +38,7 @@ final class FreeRunningRound: Sendable {
         var hasFinished: Bool { operation.withLock { $0 }?.isFinished ?? false }
     }
 
-    /// A queue with what is known about it.
+    /// A queue with the facts that the round knows about it.
     private final class Place: Sendable {
         let queue: OperationQueue
         let isMain: Bool
@@ -341,7 +341,7 @@ final class FreeRunningRound: Sendable {
                 violations.append("\(subject.number) has not finished")
                 continue
             }
-            // Its thread may still call the handlers.
+            // The thread that announces the end may still call the handlers.
             (operation as? AnnouncingOperation)?.join()
             let (runs, ends) = (subject.runs.load(ordering: .relaxed), subject.ends.load(ordering: .relaxed))
             if ends != 1 { violations.append("the handler of \(subject.number) ran \(ends) times") }

@@ -87,7 +87,7 @@ extension LockStepRound {
         }
     }
 
-    /// Whether a body that throws is to do it this time.
+    /// Whether a body that may throw an error throws it this time.
     func mustFail(_ one: Int) -> Bool {
         if isOver { return true }
         if model.operations[one].admission.attempts > 1 && flip(2) { return false }
@@ -95,14 +95,14 @@ extension LockStepRound {
         return true
     }
 
-    /// An attempt fails. While a thread is in `start`, the attempt ends with that.
+    /// An attempt fails. If its `start` has not returned, the attempt ends when `start` returns.
     func attemptFails(_ one: Int) {
         failing.insert(one)
         guard model.isTriedAgain(one) else { return }
         if inStart.contains(one) { endedInStart.insert(one) } else { endAttempt(one) }
     }
 
-    /// The body has returned, and so has `start` before anything else happens.
+    /// The body has returned, and `start` returns before anything else happens.
     func startReturns(_ one: Int) {
         inStart.remove(one)
         if endedInStart.remove(one) != nil, model.isTriedAgain(one) { endAttempt(one) }
@@ -125,10 +125,10 @@ extension LockStepRound {
 
     // MARK: Back-pressure
 
-    /// Tries to add operations to a queue that has no room for them. Returns false if there is room, or if another reason is in the way.
+    /// Tries to add operations to a queue that has no room for them. Returns false if there is room.
     func isRefusedAsFull(_ batch: [Int], _ queue: Int, _ isPossible: Bool, isBarrier: Bool = false) -> Bool {
         guard model.isFull(queue) else { return false }
-        // Which of two reasons the queue gives is its affair.
+        // The queue may give either of two reasons.
         guard isPossible else { return true }
         tell("queue \(queue) has no room for \(batch)")
         do {

@@ -130,7 +130,7 @@ final class LockStepRound: @unchecked Sendable {
         case 3:
             operation = BlockOperation { [weak self] in
                 begin()
-                // The error comes after `startReturns`, so that nothing happens before the engine learns of it.
+                // The body throws after `startReturns`, so that nothing happens before the engine gets the error.
                 if self?.mustFail(one) ?? false { throw ModelFailure() }
             }
         default: operation = BlockOperation(block: begin)
@@ -307,7 +307,7 @@ final class LockStepRound: @unchecked Sendable {
         } else if flip(8), let one = anyOperation, operations[one] is HeldOperation, !model.operations[one].isExecuting,
             !model.operations[one].isBarrier
         {
-            // An operation that ends before its turn still keeps the sides of a barrier apart. The model leaves that open.
+            // A barrier that ends before its turn still keeps the operations on its two sides apart. The model does not cover that.
             finishedEarly = one
             finish(one)
             finishedEarly = nil
@@ -317,7 +317,7 @@ final class LockStepRound: @unchecked Sendable {
     private func finish(_ one: Int) {
         guard let operation = operations[one] as? HeldOperation else { return }
         tell("finish \(one)")
-        // Between two attempts, only the former one can still call `finish`.
+        // Between two attempts, only the former attempt can still call `finish`.
         if model.isBetweenAttempts(one) { return operation.finish() }
         if !model.operations[one].isFinished && flip(model.operations[one].admission.attempts > 1 ? 2 : 4) {
             attemptFails(one)

@@ -34,7 +34,7 @@ extension ReferenceModel {
 
     // MARK: Actions of users
 
-    /// Whether there is as much as the operation needs, so that a queue takes it.
+    /// Whether the totals are enough for the operation, so that a queue takes it.
     func suffices(for one: Int) -> Bool { operations[one].admission.needs.resources.allSatisfy { $0.value <= resources[$0.key] ?? 0 } }
 
     /// Whether the queue has no room for another operation that waits.
@@ -109,7 +109,7 @@ extension ReferenceModel {
         return operation.queue.map { mayStart(in: $0) } ?? true
     }
 
-    /// Whether the rate limit allows a start: since no earlier start were there too many.
+    /// Whether the rate limit allows a start. Counts the starts from each earlier one until now.
     private func mayStart(in queue: Int) -> Bool {
         guard let rate = queues[queue].rate else { return true }
         let burst = Double(rate.burst - (flaw == .burstIsOffByOne ? 1 : 0))
@@ -119,8 +119,8 @@ extension ReferenceModel {
         } && burst >= 1
     }
 
-    /// Whether the operation's place among the ready ones may change, since it waits for something or has done so. Its place says nothing about
-    /// who comes first.
+    /// Whether the operation's place among the ready ones may change, because it waits for something or has waited. Its place then does not tell
+    /// when it starts.
     func hasNoFixedPlace(_ one: Int) -> Bool {
         let operation = operations[one]
         return operation.isGated || operation.admission.hasOrHadNeeds || operation.admission.attempts > 1
@@ -133,7 +133,7 @@ extension ReferenceModel {
         return operation.queue != nil && !operation.isExecuting && !operation.isFinished && !operation.isEndingUnstarted
     }
 
-    /// The operations that wait, perhaps by way of others, for something that this one needs too, and this one.
+    /// This operation and its rivals: operations that wait for something that it needs, or that one of its rivals needs.
     func rivals(of one: Int) -> Set<Int> {
         func areRivals(_ one: Int, _ other: Int) -> Bool {
             let (first, second) = (operations[one], operations[other])

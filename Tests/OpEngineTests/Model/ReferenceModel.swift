@@ -18,12 +18,12 @@ struct ReferenceModel {
         var dependencies: [Int] = []
         /// The dependencies that have not finished.
         var waitsFor: Set<Int> = []
-        /// The operations that depend on it, in order of addition.
+        /// The operations that depend on this one, in order of addition.
         var dependents: [Int] = []
         var priority = 0
         var policy: OpEngine.OperationDependencyPolicy?
         var hasUnluckyDependency = false
-        /// It was cancelled because a dependency did not succeed, which is its error. Later failures do not count.
+        /// Whether the operation was cancelled because a dependency did not succeed. Its error says so, and later failures do not count.
         var isCancelledByDependency = false
         var isCancelled = false
         var isExecuting = false
@@ -31,14 +31,14 @@ struct ReferenceModel {
         var hasFailed = false
         /// When it joined the ready operations of its queue; nil if it has not.
         var inLineSince: Int?
-        /// It has its own readiness, which is false while `isGateClosed` is true.
+        /// Whether the operation has a readiness of its own, which is false while `isGateClosed` is true.
         var isGated = false
         var isGateClosed = false
         /// The queue inside, if it is a group.
         var inner: Int?
-        /// A member has failed.
+        /// Whether a member has failed.
         var hasFailedMember = false
-        /// It is a group that was cancelled before its turn came, and ends with its members, without executing.
+        /// Whether this is a group that was cancelled before its turn, and ends with its members, without executing.
         var isEndingUnstarted = false
         var admission = Admission()
 
@@ -53,19 +53,19 @@ struct ReferenceModel {
         /// Nil: no limit.
         var maximum: Int?
         var policy = OpEngine.OperationDependencyPolicy.finished
-        /// The group that the queue is inside of.
+        /// The group whose queue this is.
         var group: Int?
-        /// The group has not started.
+        /// Whether the group has not started.
         var isHeld = false
-        /// The group finishes when no member is left.
+        /// Whether the group finishes when no member is left.
         var isOpen = false
-        /// The group is about to finish.
+        /// Whether the group is about to finish, or has finished.
         var isClosed = false
-        /// The group was cancelled.
+        /// Whether the group was cancelled.
         var cancelsAdditions = false
         var rate: RateLimit?
         var isOrWasLimited = false
-        /// When operations have started since the rate limit was set.
+        /// The moments of the starts since the rate limit was set.
         var starts: [ContinuousClock.Instant] = []
         /// How many operations may wait; nil for any number.
         var maximumPending: Int?
@@ -73,7 +73,7 @@ struct ReferenceModel {
 
     var operations: [Operation] = []
     var queues: [Queue] = []
-    /// How much there is of each resource.
+    /// The total of each resource.
     var resources: [String: Int] = [:]
     let now: () -> ContinuousClock.Instant
     var violations: [String] = []
@@ -183,7 +183,7 @@ struct ReferenceModel {
 
     // MARK: Steps of the engine
 
-    /// The body begins. `byHand` is true when it was started with `start`.
+    /// The body begins. `byHand` is true if a caller has called `start`.
     mutating func start(_ one: Int, byHand: Bool) {
         if !byHand { checkTurn(of: one) }
         if operations[one].isExecuting || operations[one].isFinished { violate("operation \(one) runs twice") }
@@ -277,7 +277,7 @@ struct ReferenceModel {
 
     /// The operations that the engine should have started when it says that it has nothing to do.
     ///
-    /// One that waits for something may have to let others go first, which cannot run. That leaves those all of whose rivals may run.
+    /// An operation that needs something may have to wait for a rival that cannot run. So only operations whose rivals may all run count.
     var runnable: [Int] {
         let able = Set(operations.indices.filter { mayRun($0) })
         return able.filter { rivals(of: $0).isSubset(of: able) }
@@ -316,7 +316,7 @@ struct ReferenceModel {
         if mustCancel(one) { cancelBecauseOfDependency(one) }
     }
 
-    /// The error of the dependency is that of the operation from now on.
+    /// From now on, the operation has the error that a dependency did not succeed.
     mutating func cancelBecauseOfDependency(_ one: Int) {
         operations[one].isCancelledByDependency = true
         cancel(one)
