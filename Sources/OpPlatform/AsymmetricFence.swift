@@ -8,8 +8,8 @@ public import Synchronization
 ///
 /// The fence saves the atomic exchange of an ordinary unlock, which waits for earlier stores to lines that other processors have. Several
 /// producers at one queue (W12 of docs/performance.md) take 0.57 to 0.85 of the processor time that they take with the exchange, a flood (W1)
-/// 0.74 to 1. The fence costs about 30 µs whenever a thread sleeps at a lock, because the kernel then interrupts the other processors of the
-/// process (`membarrier`).
+/// 0.74 to 1. The fence costs about 30 µs whenever a thread sleeps at a lock, because the kernel then interrupts the other processors that run
+/// the process (`membarrier`).
 /// Where the kernel lacks `membarrier`, the store is an exchange.
 public enum AsymmetricFence {
     /// Whether the kernel has `membarrier`.

@@ -4,7 +4,7 @@ import OpPlatform
 /// need no exclusivity checks.
 @safe final class Supply {
     let requirement: Requirement
-    /// Whether an operation returns what it has taken when it ends.
+    /// Whether an operation returns the amount that it has taken when it ends.
     let comesBack: Bool
     /// The total. Not used for starts.
     @safe @exclusivity(unchecked) var capacity: Int

@@ -29,7 +29,7 @@ extension UnsafeMutablePointer<DependencyBlock> {
 
     @inline(__always) var isFree: Bool { unsafe edge(0).pointee.isFree && edge(1).pointee.isFree && edge(2).pointee.isFree }
 
-    /// The first slot after the last used one, or nil if the last slot is used. The block must have at least one used slot.
+    /// The first slot after the last used one, or nil if the last slot is used. The second slot of an empty block.
     @inline(__always) var freeSlot: UnsafeMutablePointer<DependencyEdge>? {
         unsafe !edge(2).pointee.isFree ? nil : edge(1).pointee.isFree ? edge(1) : edge(2)
     }

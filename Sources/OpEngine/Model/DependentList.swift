@@ -23,7 +23,7 @@ import Synchronization
         unsafe edge.pointee.nextDependent = nil
     }
 
-    /// Removes an edge from its dependency's list, with the dependency's lock held. Returns false if the edge was not on the list.
+    /// Takes the dependency's lock, and removes an edge from the dependency's list. Returns false if the edge was not on the list.
     @discardableResult
     static func remove(_ edge: UnsafeMutablePointer<DependencyEdge>) -> Bool {
         // Safety: the caller guards the edge, and the edge retains the dependency.

@@ -24,8 +24,8 @@ extension OperationExecutor {
     public var isMain: Bool { false }
 }
 
-/// An executor whose operations may finish after `main` has returned, although their class finishes them when it returns. The engine calls
-/// `start` of each.
+/// An executor whose operations may finish after `main` has returned, even those of classes that finish with `main`. The engine calls `start`
+/// of each.
 package protocol FinishingExecutor: OperationExecutor {
     /// The reason why operations that could start wait, such as `for a worker of the cluster`; nil if this is not known.
     var purposeOfWait: String? { get }

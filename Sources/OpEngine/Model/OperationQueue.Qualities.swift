@@ -54,7 +54,7 @@ extension OperationQueue {
         var own = QualityRank.unspecified { didSet { update() } }
         /// Whether the queue is a main queue or has an executor, so that no worker runs its operations.
         var isOutside = false { didSet { update() } }
-        /// Whether no quality was ever specified, so that all operations run in the foreground.
+        /// Whether workers run the queue and no quality is specified, so that all operations run in the foreground.
         private(set) var areOrdinary = true
         /// The number of operations in the queue that request each rank.
         private var counts = InlineArray<6, UInt32>(repeating: 0)

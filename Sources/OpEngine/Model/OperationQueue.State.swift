@@ -23,8 +23,8 @@ extension OperationQueue {
         var isSuspended = false
         /// Whether the queue is that of a group which has not started.
         var isHeld = false
-        /// Whether a thread is on its way that takes operations: the queue is in the engine's run queue, or a main queue or an executor was
-        /// notified.
+        /// Whether a thread that takes operations is on its way: the queue is in the engine's run queue, or the thread of a main queue or an
+        /// executor was notified.
         var isScheduled = false
         /// Whether a worker stands by at this queue. See `Standby`.
         var hasStandby = false

@@ -26,7 +26,7 @@ extension Mailbox {
     /// A change of a value, or something that may have changed it.
     struct Change {
         let key: ObservedKey
-        /// The value before the change, for observers since `began`. Other observers are told the value that they know.
+        /// The value before the change, for observers that were registered by `began`. Other observers are told the value that they know.
         var old: (value: any Sendable, began: UInt64)?
         /// The value after the change. Nil for a flag of the engine whose getter a subclass overrides: the delivery asks that getter.
         var new: (any Sendable)?

@@ -32,7 +32,7 @@ enum ObservedKey: Hashable, @unchecked Sendable {
         }
     }
 
-    /// Whether the key is that of a flag of an operation which changes.
+    /// Whether the key is that of an operation's flag that can change.
     var isFlag: Bool {
         switch self {
         case .isCancelled, .isExecuting, .isFinished, .isReady: true
