@@ -6,8 +6,8 @@ extension KeyValueObserving where Self: OperationQueue {
     ///
     /// Observable properties are `operations`, `operationCount`, `isSuspended`, `maxConcurrentOperationCount`, `name`, those of `progress`,
     /// such as `\.progress.fractionCompleted`, and those that a subclass announces. Traps with the name of any other. The changes of one
-    /// queue are delivered in order, one at a time, with no lock held, and on the same threads as those of operations. Observing
-    /// `operations` costs O(operations) for each change.
+    /// queue are delivered in order, one at a time, with no lock held, and on the same threads as those of operations. The changes of its
+    /// progress have an order of their own. Observing `operations` costs O(operations) for each change.
     public func observe<Value: Sendable>(
         _ keyPath: KeyPath<OperationQueue, Value>, options: KeyValueObservingOptions = [],
         changeHandler: @escaping @Sendable (Self, KeyValueObservedChange<Value>) -> Void
@@ -68,7 +68,8 @@ extension KeyValueObserving where Self: OperationQueue {
 }
 
 extension BeyondFoundation where Self: OperationQueue {
-    /// Calls `body` after all changes up to now have been delivered to observers: immediately, or on the thread that delivers them.
+    /// Calls `body` after all changes up to now, except those of `progress`, have been delivered to observers: immediately, or on the thread that
+    /// delivers them.
     public func whenChangesAreTold(_ body: @escaping @Sendable () -> Void) {
         guard let mailbox = observed else { return body() }
         mailbox.state.withLock { $0.record(.mark(body)) }
