@@ -60,7 +60,8 @@ public struct OperationRecord: Sendable {
     public let event: Event
 }
 
-/// Receives the records of a run, in order of time and on one thread at a time.
+/// Receives the records of a run, in order of time and on one thread at a time. `receive` and `finishBatch` must not use operations or queues: a
+/// thread with a full buffer waits for them, perhaps while it holds a queue's lock.
 public protocol OperationRecordReceiver: AnyObject, Sendable {
     /// Called for each record.
     func receive(_ record: OperationRecord)
