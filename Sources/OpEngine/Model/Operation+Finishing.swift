@@ -186,7 +186,7 @@ extension Operation {
 
     /// Requests calls of `willFinish` and `didFinish` when the operation finishes. Calls `didFinish` at once if the operation has finished.
     ///
-    /// - Returns: false if the operation is already finishing, so that `willFinish` may not be called any more.
+    /// - Returns: false if the operation is already finishing: `willFinish` was called before, is called now, or is never called.
     @discardableResult
     @_spi(Subclassing) public func tellWhenFinished() -> Bool {
         let state = transition { $0.set(State.notifiesSubclass) }

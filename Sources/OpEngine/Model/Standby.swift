@@ -128,7 +128,8 @@ final class Standby {
         return seen.moment - before.moment <= longest * (departures - before.departures)
     }
 
-    /// The number of operations that have left the queue. Nil if two workers run operations, if too few are left, or if none can start.
+    /// The number of operations that have left the queue. Nil if two workers run operations, and without refusals also if too few are left or
+    /// none can start.
     private static func departures(from state: borrowing OperationQueue.State, isRefused: Bool) -> Int? {
         // No operation executes while the only worker is between two of them.
         guard state.executing <= 1, isRefused || state.count > leastCount && state.isRunnable else { return nil }
