@@ -7,7 +7,7 @@ extension OperationQueue {
     /// The part of a queue that the engine works with: the state, its lock, and the actions that the state decides on.
     ///
     /// `OperationQueue` is the object that users hold. The core retains that object while something in the queue may run. A suspended queue
-    /// that no user holds is deallocated together with its operations. The core retains itself while it has operations.
+    /// that no user holds is deallocated, and its operations end as cancelled. The core retains itself while it has operations.
     @safe final class Core: ServedQueue, @unchecked Sendable {
         // Safety: `@unchecked Sendable` because `state` has a lock, and the other variables state what guards them.
         let state = Guarded(State(), alignment: 64)

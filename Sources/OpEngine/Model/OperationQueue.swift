@@ -7,7 +7,8 @@ import Synchronization
 /// ready later joins the end of its priority. If the end of one operation makes several others ready, they join in the order in which they
 /// were made to depend on it. Keeping the order of addition for them too would require the queue to search.
 ///
-/// Every method is safe to call from any thread. A queue lives at least until its operations have finished, unless it is suspended.
+/// Every method is safe to call from any thread. A queue lives at least until its operations have finished, unless it is suspended or its
+/// maximum is 0.
 open class OperationQueue: @unchecked Sendable {
     // Safety: `@unchecked Sendable` because the stored properties are constants that are safe to use from any thread, or say what guards
     // them.
