@@ -44,6 +44,17 @@ function opscript.after(seconds, f) end
 ---@return opscript.Timer
 function opscript.every(seconds, f) end
 
+---Runs a program without a shell, or a command with `/bin/sh -c`, and waits for its end. A program that fails is an error: an
+---`opscript.ProgramError`.
+---@param command string|opscript.RunOptions the command, or `{ program, argument, … }` with options
+---@return string? # what it wrote to stdout, without the last newline; nil if that was not captured
+function opscript.run(command) end
+
+---The text as one word of a shell command.
+---@param text string
+---@return string
+function opscript.quote(text) end
+
 ---Starts a program without a shell. Cancelling an operation ends the programs that it started.
 ---@param program opscript.ProcessOptions `{ program, argument, … }`, with options
 ---@return opscript.Process
@@ -516,6 +527,17 @@ function Channel:close() end
 ---@field stderr? "capture"|"inherit"|"null"|string
 ---@field timeout? number seconds
 ---@field onExit? fun(result: opscript.ProcessResult)
+
+---@class opscript.RunOptions: opscript.ProcessOptions
+---@field ok? integer|integer[] the exit statuses that are no failures; 0 by default
+
+---@class opscript.ProgramError
+---@field command string
+---@field status integer?
+---@field signal string?
+---@field stdout string?
+---@field stderr string?
+---@field message string
 
 ---@class opscript.ProcessResult
 ---@field status integer?

@@ -40,11 +40,6 @@ local function writeProgram(directory, count)
   write(directory .. "/main.c", table.concat(main))
 end
 
-local function run(words)
-  local ended = opscript.process(words):wait()
-  if ended.status ~= 0 then error(ended.stderr, 0) end
-end
-
 local function hasMain(path)
   local file <close> = assert(io.open(path))
   return ("\n" .. file:read "a"):find "\nint%s+main%s*%(" ~= nil
@@ -53,7 +48,7 @@ end
 -- Runs a command with the words of `options`, such as "-O2 -g", at its end.
 local function runWith(words, options)
   for option in options:gmatch "%S+" do words[#words + 1] = option end
-  run(words)
+  opscript.run(words)
 end
 
 -- These two run on workers. The store also compares their captured values: `compiler`, for example.
@@ -65,7 +60,7 @@ local function link(op, program, objects) runWith({ compiler, "-o", program, tab
 local function build(directory)
   local queue, steps, mains, shared = OperationQueue.new "build", {}, {}, {}
   local compiling = {}
-  for source in opscript.process({ "find", directory, "-maxdepth", "1", "-name", "*.c" }):wait().stdout:gmatch "[^\n]+" do
+  for source in opscript.run({ "find", directory, "-maxdepth", "1", "-name", "*.c" }):gmatch "[^\n]+" do
     local object, depfile = source:gsub("%.c$", ".o"), source:gsub("%.c$", ".d")
     local list = hasMain(source) and mains or shared
     list[#list + 1] = object
@@ -110,17 +105,17 @@ local directory, count = arg[1], math.tointeger(arg[2] or 50)
 assert(count and count > 0, "build.lua: the number of files must be a positive integer")
 if directory then
   if opscript.process({ "test", "-e", directory }):wait().status ~= 0 then
-    run { "mkdir", directory }
+    opscript.run { "mkdir", directory }
     writeProgram(directory, count)
   end
   report(build(directory))
 else
-  directory = opscript.process({ "mktemp", "-d" }):wait().stdout:gsub("\n$", "")
+  directory = opscript.run { "mktemp", "-d" }
   writeProgram(directory, count)
   report(build(directory))
   report(build(directory))
   write(directory .. "/h3.h", "#define H3 30\n")
   report(build(directory))
-  print("the program prints " .. opscript.process({ directory .. "/program" }):wait().stdout:gsub("\n$", ""))
-  run { "rm", "-r", directory }
+  print("the program prints " .. opscript.run { directory .. "/program" })
+  opscript.run { "rm", "-r", directory }
 end

@@ -30,13 +30,9 @@ for _, word in ipairs(arg) do
   end
 end
 local isTemporary = not directory
-if isTemporary then directory = opscript.process({ "mktemp", "-d" }):wait().stdout:gsub("\n$", "") end
+if isTemporary then directory = opscript.run { "mktemp", "-d" } end
 
--- Runs a program. Its error output becomes the error of the calling operation.
-local function run(...)
-  local ended = opscript.process({ ... }):wait()
-  if ended.status ~= 0 then error((...) .. ": " .. ended.stderr, 0) end
-end
+local function run(...) return opscript.run { ... } end
 
 -- The photos, and their server ----------------------------------------------------------------------------------------
 

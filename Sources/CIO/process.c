@@ -340,7 +340,7 @@ static void abandon(cio_process *process) {
     for (int i = 0; i < 2; i++) close_descriptor(&child->outputs[i]);
 }
 
-cio_process *cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_start_error *error) {
+bool cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_process **started, cio_start_error *error) {
     cio_process *process = make_process(loop, program);
     if (process == NULL) {
         *error = (cio_start_error){.error = ENOMEM};
@@ -348,7 +348,9 @@ cio_process *cio_process_start(cio_loop *loop, const cio_program *program, cio_c
         if (spawn(program, &process->child, error)) {
             process->pid = process->child.pid;
             process->ended = ended;
-            if (loop_post(loop, &process->adopt)) return process;
+            *started = process;
+            if (loop_post(loop, &process->adopt)) return true;
+            *started = NULL;
             abandon(process);
             *error = (cio_start_error){.error = ECANCELED};
         }
@@ -356,7 +358,7 @@ cio_process *cio_process_start(cio_loop *loop, const cio_program *program, cio_c
         release(process);
     }
     ended.release(ended.context);
-    return NULL;
+    return false;
 }
 
 void cio_process_end(cio_process *process) {

@@ -124,7 +124,7 @@ final class FileStates: Sendable {
     }
 
     /// Whether a change after `moment` gets another time. File systems count in ticks of the kernel, of 10 ms at most, and old ones in seconds.
-    private static func isSettled(_ status: cstore_status, at moment: Int64) -> Bool {
+    static func isSettled(_ status: cstore_status, at moment: Int64) -> Bool {
         let tick: Int64 = status.changed % 1_000_000_000 == 0 ? 2_000_000_000 : 20_000_000
         return status.changed + tick < moment
     }

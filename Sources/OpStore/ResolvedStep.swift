@@ -1,7 +1,11 @@
+internal import CStore
+
 /// A step whose paths have the form of those in the records.
 struct ResolvedStep {
     var inputs: [String] = []
     var patterns: [String] = []
+    /// The inputs that must exist: each path as the step has it and as the records have it, and the pattern if it is one.
+    private var required: [(written: String, recorded: String, pattern: String?)] = []
     let outputs: [String]
     let depfile: String?
     /// The folder that a depfile's relative paths are relative to.
@@ -16,7 +20,9 @@ struct ResolvedStep {
             let recorded = paths.recorded(path, in: step.directory)
             // A file may have the name of a pattern.
             inputs.append(recorded)
-            if Pattern.isPattern(path) { patterns.append(Pattern.escaping(folderOf: path, in: recorded)) }
+            let pattern = Pattern.isPattern(path) ? Pattern.escaping(folderOf: path, in: recorded) : nil
+            if let pattern { patterns.append(pattern) }
+            if !step.optionalInputs.contains(path) { required.append((path, recorded, pattern)) }
         }
         outputs = step.outputs.map { paths.recorded($0, in: step.directory) }
         depfile = step.depfile.map { paths.recorded($0, in: step.directory) }
@@ -54,6 +60,13 @@ struct ResolvedStep {
     /// The matches of a pattern, without the files that the step itself makes.
     func matches(of pattern: String, in files: FileStates) -> [String] {
         files.matches(of: pattern).filter { !outputs.contains($0) && $0 != depfile }
+    }
+
+    /// The inputs that must exist and do not.
+    func missingInputs(in files: FileStates) -> [Work.MissingInput] {
+        required.filter { input in
+            files.status(of: input.recorded).kind == CSTORE_ABSENT && (input.pattern.map { matches(of: $0, in: files).isEmpty } ?? true)
+        }.map { Work.MissingInput(path: $0.written, isPattern: $0.pattern != nil) }
     }
 
     /// The digest of the matches of a pattern.

@@ -14,6 +14,8 @@ struct Start {
     private let inputs: [Input]
     /// The matches of each pattern.
     private let matches: [[String]]
+    /// The outputs of earlier runs. The digest is that of the contents if the body could change them without a change of the signature.
+    private let outputs: [String: (signature: Digest, contents: Digest?)]
 
     /// In nanoseconds. A file that was changed so shortly before a body begins may have been changed in the same tick.
     private static let recent: Int64 = 20_000_000
@@ -24,9 +26,21 @@ struct Start {
         inputs = (step.inputs + matches.joined()).filter { seen.insert($0).inserted }.map { path in
             Input(path: path, state: files.state(of: path), status: files.status(of: path))
         }
+        outputs = step.outputs.reduce(into: [:]) { outputs, path in
+            let status = files.status(of: path)
+            if status.kind == CSTORE_ABSENT { return }
+            let isSettled = FileStates.isSettled(status, at: cstore_file_clock())
+            outputs[path] = (Digest(status.signature), isSettled ? nil : files.state(of: path).digest)
+        }
         // The files of the depfile were then probably written just now, too. After the wait, their times are before the beginning of the body.
         if step.depfile != nil, inputs.contains(where: { $0.status.changed > cstore_file_clock() - Self.recent }) { cstore_wait_for_tick() }
         moment = cstore_file_clock()
+    }
+
+    /// Whether the output is still the file that an earlier run has left.
+    func hasUnchanged(_ output: String, _ files: FileStates) -> Bool {
+        guard let before = outputs[output], Digest(files.status(of: output).signature) == before.signature else { return false }
+        return before.contents.map { files.state(of: output).digest == $0 } ?? true
     }
 
     /// The files to record, now that the body has returned.

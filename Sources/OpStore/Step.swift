@@ -12,9 +12,12 @@ public struct Step: Sendable {
     /// The things besides files that the result depends on, in an order that is the same in each run.
     public var components: [Component]
 
-    /// The files that the step reads: paths and patterns with `*`, `?`, `[a-z]` and `**` (any folders). An input need not exist. The step
-    /// runs again when it appears. A step with a folder among its inputs or outputs is never up to date.
+    /// The files that the step reads: paths and patterns with `*`, `?`, `[a-z]` and `**` (any folders). A step with a folder among its inputs
+    /// or outputs is never up to date.
     public var inputs: [String] = []
+
+    /// Those of `inputs` that may be missing: no file has the path, or matches the pattern. The step runs again when such a file appears.
+    public var optionalInputs: Set<String> = []
 
     /// The files that the step makes. A step is up to date only while they exist with the contents that it has made.
     public var outputs: [String] = []

@@ -76,6 +76,24 @@ public final class Work: Sendable {
         return (Array(Set(inputs.map(store.paths.absolute(recorded:)))).sorted(), outputs.map(store.paths.absolute(recorded:)))
     }
 
+    /// An input that must exist: no file has the path, or matches the pattern.
+    public struct MissingInput: Sendable {
+        /// As the step has it.
+        public let path: String
+        /// Whether it is a pattern that no file matches.
+        public let isPattern: Bool
+    }
+
+    /// The inputs that must exist and do not. Asks the system for each.
+    public var missingInputs: [MissingInput] { resolved.missingInputs(in: store.files) }
+
+    /// The names in the folder of `path`, which is relative to the step's directory. Empty if that is no folder that can be read.
+    public func names(nextTo path: String) -> [String] {
+        let recorded = store.paths.recorded(path, in: step.directory)
+        let folder = recorded.lastIndex(of: "/").map { $0 == recorded.startIndex ? "/" : String(recorded[..<$0]) } ?? "."
+        return store.files.names(in: folder) ?? []
+    }
+
     /// The result of `begin`.
     public enum Beginning {
         /// The body must run.
@@ -128,12 +146,13 @@ public final class Work: Sendable {
         }
     }
 
-    /// Removes the outputs, unless the step keeps them: the body has failed, or was stopped. Does nothing if it had not begun.
+    /// Removes the outputs that the body has made or changed, unless the step keeps them: the body has failed, or was stopped. Does nothing if
+    /// it had not begun.
     public func fail() {
-        guard state.withLock({ $0.start.take() }) != nil else { return }
+        guard let start = state.withLock({ $0.start.take() }) else { return }
         store.database.bodyEnds()
         if !step.keepsOutputsOnFailure {
-            for output in resolved.outputs { store.files.remove(output) }
+            for output in resolved.outputs where !start.hasUnchanged(output, store.files) { store.files.remove(output) }
             if let depfile = resolved.depfile { store.files.remove(depfile) }
         }
         unlockOutputs()

@@ -41,7 +41,7 @@ public func finish(_ runtime: OpaquePointer?, _ error: ErrorPlace?) -> OpaquePoi
         let ending = try runtime.finish()
         if ending.wasInterrupted { throw Ended.interrupted }
         let failures = ending.unreadFailures.map { "\($0.operationDescription) failed: \($0.report)" }
-        return retained(ListObject((failures + ending.stuckOperations).map { .string($0) }))
+        return retained(ListObject((failures + ending.stuckOperations + ending.failedPrograms).map { .string($0) }))
     }
 }
 

@@ -59,10 +59,10 @@ enum Interpreter {
     private static func report(_ ending: Runtime.Ending) -> Bool {
         if ending.wasInterrupted { return true }
         report(ending.unreadFailures)
-        for sentence in ending.stuckOperations { write(sentence) }
+        for sentence in ending.stuckOperations + ending.failedPrograms { write(sentence) }
         let failed = ending.unreadFailures.count
         if failed > 0 { write("\(failed) operation\(failed == 1 ? "" : "s") failed") }
-        return failed == 0 && ending.stuckOperations.isEmpty && ending.callbackErrorCount == 0
+        return failed == 0 && ending.stuckOperations.isEmpty && ending.failedPrograms.isEmpty && ending.callbackErrorCount == 0
     }
 
     private static func report(_ failures: [OperationFailure]) {

@@ -1,5 +1,6 @@
 import Glibc
 import LuaBindings
+import OpEngine
 import Reports
 
 /// Carries out the command line.
@@ -35,6 +36,7 @@ struct Command {
             if !isPrompt, Progress.showsRow(options.progress) { configuration.cluster?.tellsOfAbsence = false }
             configuration.scriptsMayChooseClusters = true
             let runtime = try Runtime(configuration)
+            runtime.whenScriptExits { [unowned runtime] operation in scriptExits(runtime, in: operation) }
             recording?.begin(in: runtime)
             defer { recording?.finish() }
             defer { messages.finish() }
@@ -164,12 +166,14 @@ struct Command {
     private func finish(_ runtime: Runtime) throws(LuaError) -> Int32 {
         let ending = try runtime.finish()
         if let status = runtime.requestedExitStatus { return exit(runtime, status, ending.unreadFailures) }
-        if ending.wasInterrupted { return cancel(runtime) }
+        if ending.wasInterrupted { return cancel(runtime, ending.unreadFailures) }
         report(ending.unreadFailures)
-        for sentence in ending.stuckOperations { report(sentence) }
+        for sentence in ending.stuckOperations + ending.failedPrograms { report(sentence) }
         let failed = ending.unreadFailures.count
         if failed > 0 { report("\(failed) operation\(failed == 1 ? "" : "s") failed") }
-        let isClean = ending.unreadFailures.isEmpty && ending.stuckOperations.isEmpty && ending.callbackErrorCount == 0
+        let isClean =
+            ending.unreadFailures.isEmpty && ending.stuckOperations.isEmpty && ending.failedPrograms.isEmpty
+            && ending.callbackErrorCount == 0
         return isClean ? 0 : 1
     }
 
@@ -177,7 +181,11 @@ struct Command {
     private func end(_ runtime: Runtime, after error: LuaError) -> Int32 {
         if let status = runtime.requestedExitStatus { return exit(runtime, status) }
         if runtime.lastInterrupt != nil, runtime.unfinishedOperationCount > 0 { return cancel(runtime) }
-        report(error)
+        // First, because one of them may have caused the error.
+        report(runtime.takeUnreadFailures())
+        for sentence in runtime.takeFailedPrograms() { report(sentence) }
+        let notes = runtime.missingResult(causing: error).map { ["  because \($0) failed"] } ?? []
+        Message.write(ErrorReport(error).text(prefix: "\(name): ", notes: notes))
         runtime.interruptAllOperations()
         return 1
     }
@@ -201,6 +209,14 @@ struct Command {
         return status
     }
 
+    /// The script has called `os.exit`: the process ends now, without its operations.
+    private func scriptExits(_ runtime: Runtime, in operation: Operation?) {
+        report(runtime.takeUnreadFailures())
+        for sentence in runtime.takeFailedPrograms() { report(sentence) }
+        let count = runtime.unfinishedOperationCount - (operation == nil ? 0 : 1)
+        if count > 0 { report("os.exit has dropped \(count) operation\(count == 1 ? "" : "s") that had not finished") }
+    }
+
     private func report(_ failures: [OperationFailure]) {
         for group in FailureGroup.all(of: failures) { Message.write(group.report(prefix: "\(name): ")) }
     }
@@ -210,7 +226,9 @@ struct Command {
     }
 
     /// Handles a signal that arrived while operations existed. Returns the exit status.
-    private func cancel(_ runtime: Runtime) -> Int32 {
+    private func cancel(_ runtime: Runtime, _ failures: [OperationFailure] = []) -> Int32 {
+        // Operations that the signal stops are no news.
+        report((failures + runtime.takeUnreadFailures()).filter { $0.kind != .interrupted })
         let signal = runtime.lastInterrupt ?? SIGINT
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(5)) { report("\(name) did not stop") }

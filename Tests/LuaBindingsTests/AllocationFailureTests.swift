@@ -62,7 +62,7 @@ import Testing
     @Test func everyNameOfTheModuleIsInAStep() {
         let words = Set(AllocationSteps.all.values.flatMap { $0.split { !$0.isLetter }.map(String.init) })
         let names = [
-            ScriptModule.Function.names, MapScript.Function.names, MapScript.Method.names, OperationClass.Function.names,
+            ScriptModule.Function.names, ScriptedFunctions.Function.names, ScriptedFunctions.Method.names, OperationClass.Function.names,
             OperationClass.Property.names, OperationClass.ClassProperty.names,
             OperationClass.Option.allCases.map(\.rawValue), OperationQueueClass.Function.names, OperationQueueClass.Property.names,
             OperationQueueClass.ClassProperty.names, OperationQueueClass.Option.allCases.map(\.rawValue), ErrorClass.Property.names,

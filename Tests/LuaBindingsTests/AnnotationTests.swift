@@ -78,7 +78,7 @@ import Testing
         let expected: [(name: String, fields: [String], functions: Set<String>)] = [
             (
                 "opscript", classes,
-                Set((ScriptModule.Function.names + MapScript.Function.names + ["freeze", "thaw", "isFrozen"]).map { ".\($0)" })
+                Set((ScriptModule.Function.names + ScriptedFunctions.Function.names + ["freeze", "thaw", "isFrozen"]).map { ".\($0)" })
             ),
             (
                 "opscript.Operation", OperationClass.Property.names + OperationClass.ClassProperty.names,
@@ -91,7 +91,7 @@ import Testing
             ("opscript.GroupOperationOptions", GroupOperationClass.Option.allCases.map(\.rawValue), []),
             (
                 "opscript.OperationQueue", OperationQueueClass.Property.names + OperationQueueClass.ClassProperty.names,
-                Self.methods(OperationQueueClass.Function.names + MapScript.Method.names)
+                Self.methods(OperationQueueClass.Function.names + ScriptedFunctions.Method.names)
             ),
             ("opscript.OperationQueueOptions", OperationQueueClass.Option.allCases.map(\.rawValue), []),
             ("opscript.Error", ErrorClass.Property.names, []),

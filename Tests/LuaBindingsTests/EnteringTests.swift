@@ -273,8 +273,33 @@ struct EnteringTests {
         // Not closed: a thread stays inside.
         #expect(runtime.close(deadline: .zero) == ["a call of enter(_:)"])
         goOn.open()
-        #expect(runtime.close() == [])
         thread.join()
+        #expect(runtime.close() == [])
+    }
+
+    @Test func aRuntimeThatCouldNotBeClosedTakesAwaitedCalls() async throws {
+        let runtime = try Runtime()
+        let (inside, goOn) = (Gate(), Gate())
+        let thread = TestThread {
+            runtime.enter {
+                inside.open()
+                goOn.wait()
+            }
+        }
+        inside.wait()
+        #expect(runtime.close(deadline: .zero) == ["a call of enter(_:)"])
+        goOn.open()
+        thread.join()
+        try await runtime.run("x = 1")
+        #expect(runtime.close() == [])
+    }
+
+    @Test func timesInThePastAreOver() throws {
+        let runtime = try Runtime()
+        try runtime.run("opscript.every(1000, print); q = opscript.OperationQueue.new() q:addOperation(function() while true do end end)")
+        runtime.requestExit(3, after: -1)
+        #expect(runtime.close(deadline: .zero).count <= 1)
+        #expect(try Runtime().close(deadline: .seconds(-1)) == [])
     }
 
     @Test func severalThreadsMayCloseAtOnce() throws {

@@ -10,7 +10,7 @@ import Testing
     private static let build = """
         function build(options)
             return Operation.new {
-                name = options.name, inputs = { folder .. '/a.c', folder .. '/*.h' }, outputs = { folder .. '/a.o' },
+                name = options.name, inputs = { folder .. '/a.c', { folder .. '/*.h', optional = true } }, outputs = { folder .. '/a.o' },
                 keepOnFailure = options.keepOnFailure, env = options.env, depfile = options.depfile,
                 main = function()
                     note('ran')
@@ -118,6 +118,62 @@ import Testing
         _ = try run(folder, "{ fails = true, keepOnFailure = true }")
         #expect(folder["a.o"] == "object of one")
         #expect(try run(folder).last?.text != nil)
+    }
+
+    @Test("A body that failed leaves outputs that it has not changed, however new they are")
+    func untouchedOutputs() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local op = Operation.new { outputs = { folder .. '/old', folder .. '/changed', folder .. '/new' }, main = function()
+                for _, name in ipairs { 'changed', 'new' } do io.open(folder .. '/' .. name, 'w'):write(name):close() end
+                error 'no'
+            end }
+            queue:addOperation(op):waitUntilFinished()
+            return op.error.kind
+            """
+        for _ in 0..<3 {
+            folder["old"] = "yesterday's"
+            folder["changed"] = "yester"
+            #expect(try folder.run(script) == ["error"])
+            #expect(folder["old"] == "yesterday's")
+            #expect(folder["changed"] == nil && folder["new"] == nil)
+        }
+    }
+
+    @Test(
+        "An input that does not exist is an error before the body runs, which names it and the nearest names; optional ones may be missing")
+    func missingInputs() throws {
+        let folder = try StoreFolder()
+        folder["real.txt"] = "one"
+        func run(_ inputs: String) throws -> String {
+            let values = try folder.run(
+                """
+                local op = Operation.new { name = 'copy', inputs = \(inputs), outputs = folder .. '/out', main = function()
+                    io.open(folder .. '/out', 'w'):write 'made':close()
+                end }
+                queue:addOperation(op):waitUntilFinished()
+                return op.error and tostring(op.error) or 'ran'
+                """)
+            return (values.first?.text ?? "").replacing(folder.path + "/", with: "")
+        }
+        let remedy = " (an input that may be missing is { path, optional = true })"
+        #expect(
+            try run("{ folder .. '/rael.txt', folder .. '/no-such/*.c' }")
+                == "operation 'copy' did not run: it has no input 'rael.txt' (did you mean 'real.txt'?); no file matches its input 'no-such/*.c'"
+                + remedy)
+        #expect(try run("folder .. '/*.c'") == "operation 'copy' did not run: no file matches its input '*.c'" + remedy)
+        #expect(folder["out"] == nil)
+        #expect(try run("{ folder .. '/real.txt', { folder .. '/*.c', folder .. '/a', optional = true } }") == "ran")
+        #expect(try run("{ folder .. '/b', optional = true }") == "ran")
+        folder["a"] = ""
+        #expect(try run("{ folder .. '/a', folder .. '/b', folder .. '/c' }").contains("it has no input 'b'"))
+        for (inputs, message) in [
+            ("{ 'a', optional = 1 }", "inputs.optional: boolean expected, got number"), ("{ 'a', maybe = true }", "got the field 'maybe'"),
+            ("{ { 'a', { 'b' } } }", "inputs[1][2] must be a string"),
+        ] {
+            let values = try folder.run("return tostring(select(2, pcall(Operation.new, { inputs = \(inputs), main = print })))")
+            #expect(values.first?.text?.contains(message) ?? false, "\(values)")
+        }
     }
 
     @Test("The outputs of a body that is stopped or cancelled are removed")

@@ -341,6 +341,21 @@ import Testing
         }
     }
 
+    @Test("The result of an operation that a prelude captures counts")
+    func operationsInPreludes() throws {
+        let folder = try StoreFolder()
+        let script = """
+            local dep = Operation.new { name = 'dep', main = function() return 1 end }
+            queue:addOperation(dep):waitUntilFinished()
+            opscript.prelude(function() value = dep.result end)
+            local op = perform { memoize = true, main = function() return value end }
+            return op.result, op.isSkipped
+            """
+        #expect(try folder.run(script) == [1, false])
+        #expect(try folder.run(script) == [1, true])
+        #expect(try folder.run(script.replacing("return 1", with: "return 2")) == [2, false])
+    }
+
     @Test("What a worker process has done is skipped in a thread, and the other way round")
     func workerProcesses() throws {
         let folder = try StoreFolder()

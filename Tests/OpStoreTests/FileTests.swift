@@ -206,11 +206,12 @@ import Testing
                 guard case .miss = work.lookUp() else { Issue.record("found failed work"); return }
                 #expect(work.begin().hit == nil)
                 folder.write("half", to: "out")
+                folder.write("half", to: "other")
                 folder.write("half", to: "a.d")
                 // A stopped step ends without a message.
                 if ends { work.end() } else { work.fail() }
                 #expect(folder.read("out") == (keeps ? "half" : nil))
-                #expect(folder.read("other") == (keeps ? "old" : nil))
+                #expect(folder.read("other") == (keeps ? "half" : nil))
                 #expect(folder.read("a.d") == (keeps ? "half" : nil))
             }
         }

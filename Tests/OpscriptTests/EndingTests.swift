@@ -42,6 +42,52 @@ struct EndingTests {
         }
     }
 
+    @Test("Failures that no code has read are reported before an error of the script, which names the one whose result it missed")
+    func hiddenCauses() throws {
+        let outcome = try run(
+            """
+            local ops = {}
+            for i = 1, 3 do ops[i] = queue:addOperation(Operation.new { name = "fetch " .. i, main = function() error("HTTP 500", 0) end }) end
+            queue:waitUntilAllOperationsAreFinished()
+            local sum = 0
+            for _, op in ipairs(ops) do sum = sum + op.result end
+            """)
+        #expect(outcome.status == 1, "\(outcome)")
+        let text = outcome.errorText
+        let cause = try #require(
+            text.firstRange(of: "opscript: HTTP 500\n  in operation 'fetch 1' of queue 'q'\n  and 2 more alike"), "\(text)")
+        let own = try #require(text.firstRange(of: "perform arithmetic on a nil value"), "\(text)")
+        #expect(cause.lowerBound < own.lowerBound && text.contains("  because operation 'fetch 1' failed\n"), "\(text)")
+    }
+
+    @Test("os.exit reports failures that no code has read, and how many operations it drops; a forked child does neither")
+    func exits() throws {
+        let fail = "queue.maxConcurrentOperationCount = 1 queue:addOperation(function() error 'the upload failed' end):waitUntilFinished() "
+        let outcome = try run(fail + "for i = 1, 2 do queue:addOperation(function() opscript.sleep(60) end) end os.exit(0)")
+        #expect(outcome.status == 0 && outcome.errorText.contains("stdin:3: the upload failed"), "\(outcome)")
+        #expect(outcome.errorText.hasSuffix("opscript: os.exit has dropped 2 operations that had not finished\n"), "\(outcome)")
+        let endless = try run("queue:addOperation(function() while true do end end) io.write 'out' os.exit(3)")
+        #expect(
+            endless.status == 3 && endless.text == "out" && endless.errorText.hasSuffix("has dropped 1 operation that had not finished\n"))
+        #expect(try run("os.exit(3)") == Outcome(status: 3, output: [], errors: []))
+    }
+
+    @Test("A failure without a message says so, and how a program of the operation has ended")
+    func emptyMessages() throws {
+        let outcome = try run(
+            """
+            for _, line in ipairs { "exit 3", "kill -KILL $$" } do
+              queue:addOperation(Operation.new { name = line, main = function() error(opscript.sh(line):wait().stderr, 0) end })
+            end
+            queue:addOperation(function() error "" end)
+            """)
+        for part in [
+            "error without a message; 'exit 3' exited with status 3\n", "error without a message; 'kill -KILL $$' killed by KILL\n",
+            "opscript: stdin:6: error without a message\n",
+        ] { #expect(outcome.errorText.contains(part), "\(part) is not in \(outcome)") }
+        #expect(outcome.status == 1)
+    }
+
     @Test(
         "Reading `error` anywhere marks a failure as read",
         arguments: [
@@ -76,7 +122,6 @@ struct EndingTests {
             "queue:addOperation(function() opscript.after(0, function() io.write 'out' os.exit(3) end) end)",
             "OperationQueue.main:addOperation(function() io.write 'out' os.exit(3) end)",
             "local op = Operation.new(function() end) op.completionBlock = function() io.write 'out' os.exit(3) end queue:addOperation(op)",
-            "queue:addOperation(function() while true do end end) io.write 'out' os.exit(3)",
             "queue:addOperation(function() io.write 'out' os.exit(3, true) end)",
             "queue:addOperation(function() io.write 'out' pcall(os.exit, 3) print 'not reached' end) while true do pcall(load 'while true do end') end",
             "queue:addOperation(function() io.write 'out' os.exit(3) end) pcall(opscript.sleep, 1000) print 'not reached'",

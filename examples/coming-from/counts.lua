@@ -6,14 +6,11 @@ local queue = OperationQueue.new { dependencyPolicy = "succeeded" }
 
 -- An operation whose work is a line for the shell.
 local function step(inputs, output, line)
-  return Operation.new { name = output, inputs = inputs, outputs = output, main = function()
-    local ended = opscript.sh(line):wait()
-    if ended.status ~= 0 then error(ended.stderr, 0) end
-  end }
+  return Operation.new { name = output, inputs = inputs, outputs = output, main = function() opscript.run(line) end }
 end
 
 local total = step("counts/*.count", "total", "awk '{ sum += $1 } END { print sum }' counts/*.count > total")
-for text in opscript.sh("ls texts/*.txt"):wait().stdout:gmatch "[^\n]+" do
+for text in opscript.run("ls texts/*.txt"):gmatch "[^\n]+" do
   local count = text:gsub("^texts/(.*)%.txt$", "counts/%1.count")
   local op = step(text, count, ("wc -w < %s > %s"):format(text, count))
   total:addDependency(op)

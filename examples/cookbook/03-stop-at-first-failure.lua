@@ -3,11 +3,7 @@
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
-local function run(op, command)
-  local ended = opscript.process(command):wait()
-  if op.isCancelled then return end                          -- we ended the program
-  if ended.status ~= 0 then error(("status %d: %s"):format(ended.status, ended.stderr), 0) end
-end
+local function run(op, command) return opscript.run(command) end
 
 local commands = { { "sleep", "100" }, { "sh", "-c", "echo 'disk full' >&2; exit 3" }, { "sleep", "200" } }
 local queue = OperationQueue.new { maxConcurrentOperationCount = #commands }
@@ -25,5 +21,5 @@ end
 local start = opscript.now()
 queue:addOperations(ops, true)
 for _, op in ipairs(ops) do print(op) end
-io.write(culprit.name, " failed with ", culprit.error.message)
+print(culprit.name .. " failed: " .. culprit.error.message)
 print("within 50 seconds: " .. tostring(opscript.now() - start < 50))

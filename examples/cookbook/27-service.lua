@@ -3,7 +3,7 @@
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 local spool = os.tmpname() .. ".d"
-assert(opscript.sh("mkdir " .. spool):wait().status == 0)
+opscript.run { "mkdir", spool }
 local function write(name, text)
   local file <close> = assert(io.open(spool .. "/" .. name, "w"))
   file:write(text)

@@ -2,7 +2,7 @@
 -- Compiles changed files, and links if a file was compiled. The compiler writes the headers that a file includes into depfiles.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
-local folder = opscript.sh("mktemp -d"):wait().stdout:gsub("\n", "/")
+local folder = opscript.run { "mktemp", "-d" } .. "/"
 local function write(name, text)
   local file <close> = assert(io.open(folder .. name, "w"))
   file:write(text)
@@ -11,10 +11,7 @@ write("sum.h", "int sum(int a, int b);\n")
 write("sum.c", '#include "sum.h"\nint sum(int a, int b) { return a + b; }\n')
 write("main.c", '#include <stdio.h>\n#include "sum.h"\nint main(void) { printf("%d\\n", sum(2, 3)); }\n')
 
-local function run(op, ...)                                  -- a program with its arguments
-  local ended = opscript.process({ ... }):wait()
-  if ended.status ~= 0 then error(ended.stderr, 0) end
-end
+local function run(op, ...) opscript.run { ... } end         -- a program with its arguments
 
 local function build()
   local steps, objects = {}, {}

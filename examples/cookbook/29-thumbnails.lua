@@ -3,21 +3,16 @@
 -- has fetched and made, even if that run was killed.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
-local folder = opscript.sh("mktemp -d"):wait().stdout:gsub("\n", "/")
+local folder = opscript.run { "mktemp", "-d" } .. "/"
 local downloads = OperationQueue.new { name = "downloads", rateLimit = { count = 100, seconds = 1, burst = 10 } }
 local thumbnails = OperationQueue.new "thumbnails"
 
-local function sh(line)
-  local ended = opscript.sh(line):wait()
-  if ended.status ~= 0 then error(ended.stderr, 0) end
-end
-
 local function fetch(op, name, tag, path)                    -- stands for curl
   if name == "moon" and op.attempt == 1 then error "connection reset" end
-  sh(("echo 'picture %s of the %s' >%s"):format(tag, name, path))
+  opscript.run(("echo 'picture %s of the %s' >%s"):format(tag, name, path))
 end
 local function shrink(op, path, thumbnail)                   -- stands for convert
-  sh(("head -c 11 %s >%s"):format(path, thumbnail))
+  opscript.run(("head -c 11 %s >%s"):format(path, thumbnail))
 end
 
 -- `tags` has the server's tag of each picture, which changes with the picture.
@@ -50,4 +45,4 @@ print "again" run { moon = "a", sun = "b" }
 os.remove(folder .. "sun.small.jpg")                         -- as after a crash between the two steps
 print "after a crash" run { moon = "a", sun = "b" }
 print "the sun has changed" run { moon = "a", sun = "c" }
-sh("rm -r " .. folder)
+opscript.run { "rm", "-r", folder }

@@ -76,8 +76,9 @@ typedef struct cio_start_error {
 } cio_start_error;
 
 /// Starts a program in a process group of its own, with default signals and only the standard descriptors. Calls `ended` once the program
-/// has ended and no process has its captured output open. Returns NULL, and releases `ended` at once, if the program cannot be started.
-cio_process *cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_start_error *error);
+/// has ended and no process has its captured output open; `*started` is the process by then. Returns false, and releases `ended` at once, if
+/// the program cannot be started.
+bool cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_process **started, cio_start_error *error);
 
 /// Ends the process group with SIGTERM, and after `CIO_GRACE` nanoseconds with SIGKILL. `ended` is called as usual.
 void cio_process_end(cio_process *process);

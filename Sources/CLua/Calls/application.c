@@ -66,8 +66,10 @@ int clua_load_file(lua_State *L, const char *path, clua_failure *failure) {
 
 // Stack index 1: a table. Pushes a list of its keys, each with its value behind it if `has_values`.
 static int list_table(lua_State *L, bool has_values) {
+    // `#` may be larger than any table.
+    enum { MOST = 1 << 16 };
     lua_Unsigned elements = lua_rawlen(L, 1);
-    lua_createtable(L, elements < INT_MAX / 2 ? (int)elements * (has_values ? 2 : 1) : 0, 0);
+    lua_createtable(L, (elements < MOST ? (int)elements : MOST) * (has_values ? 2 : 1), 0);
     // No finalizer can change the table from here on: these calls collect garbage only if memory runs out, and Lua then runs no finalizers.
     lua_Integer count = 0;
     lua_pushnil(L);

@@ -15,6 +15,8 @@ static const struct {
     {LUA_GNAME, "tostring"},     {LUA_GNAME, "type"},           {LUA_MATHLIBNAME, "max"},
     {LUA_MATHLIBNAME, "min"},    {LUA_MATHLIBNAME, "tointeger"}, {LUA_TABLIBNAME, "move"},
     {LUA_TABLIBNAME, "insert"},  {LUA_TABLIBNAME, "remove"},    {LUA_IOLIBNAME, "open"},
+    {LUA_TABLIBNAME, "concat"},  {LUA_STRLIBNAME, "gsub"},      {LUA_STRLIBNAME, "sub"},
+    {LUA_STRLIBNAME, "find"},    {NULL, "process"},             {NULL, "sh"},
     {NULL, "now"},               {NULL, "captures"},            {NULL, "waitForAny"},
     {NULL, "workerCount"},       {NULL, "Operation"},           {NULL, "OperationQueue"},
 };

@@ -190,10 +190,9 @@ static void push_sent_searchers(lua_State *L) {
     lua_remove(L, -2);
     clua_push_kept(L, CLUA_KEPT_SEARCHERS);
     lua_newtable(L);
-    lua_Integer count = lua_istable(L, searchers) ? (lua_Integer)lua_rawlen(L, searchers) : 0;
-    bool are_own = count == (lua_Integer)lua_rawlen(L, known);
-    for (lua_Integer i = 1; i <= count; i++) {
-        lua_rawgeti(L, searchers, i);
+    lua_Integer i = 1;
+    bool are_own = true;
+    for (; lua_istable(L, searchers) && lua_rawgeti(L, searchers, i) != LUA_TNIL; i++) {
         for (lua_Integer j = 1; lua_rawgeti(L, known, j) != LUA_TNIL; j++) {
             if (lua_rawequal(L, -1, -2)) {
                 lua_pushinteger(L, j);
@@ -206,10 +205,8 @@ static void push_sent_searchers(lua_State *L) {
         are_own &= lua_isinteger(L, -1);
         lua_rawseti(L, sent, i);
     }
-    if (are_own) {
-        lua_pop(L, 1);
-        lua_pushnil(L);
-    }
+    lua_settop(L, sent);
+    if (are_own && i - 1 == (lua_Integer)lua_rawlen(L, known)) lua_pushnil(L);
     lua_replace(L, searchers);
     lua_settop(L, searchers);
 }
@@ -317,17 +314,16 @@ static void apply_searchers(lua_State *L, int package, int sent) {
     }
     clua_push_kept(L, CLUA_KEPT_SEARCHERS);
     int from = lua_istable(L, sent) ? sent : known;
-    lua_Integer count = (lua_Integer)lua_rawlen(L, from), before = (lua_Integer)lua_rawlen(L, searchers);
-    for (lua_Integer i = 1; i <= count; i++) {
-        lua_rawgeti(L, from, i);
+    lua_Integer i = 1;
+    for (; lua_rawgeti(L, from, i) != LUA_TNIL; i++) {
         if (lua_isinteger(L, -1)) lua_rawgeti(L, known, lua_tointeger(L, -1));
         else if (lua_type(L, -1) == LUA_TSTRING) lua_pushcclosure(L, find_nothing, 1);
         lua_rawseti(L, searchers, i);
         lua_settop(L, known);
     }
-    for (lua_Integer i = count + 1; i <= before; i++) {
+    for (lua_settop(L, known); lua_rawgeti(L, searchers, i) != LUA_TNIL; lua_settop(L, known)) {
         lua_pushnil(L);
-        lua_rawseti(L, searchers, i);
+        lua_rawseti(L, searchers, i++);
     }
     lua_settop(L, searchers - 1);
 }

@@ -42,7 +42,9 @@ const char *clua_stored_write(const clua_parcel *parcel, uint8_t **bytes, size_t
     graph g;
     clua_key_status status = graph_make(parcel, &g);
     if (status == CLUA_KEY_NO_MEMORY) return "";
-    const char *found = status == CLUA_KEY_MADE ? refused_in(&g) : "something that cannot be read";
+    const char *found = status == CLUA_KEY_MADE ? refused_in(&g)
+        : status == CLUA_KEY_UNSTABLE           ? "a frozen value with a function or an object"
+                                                : "something that cannot be read";
     graph_free(&g);
     if (found != NULL) return found;
 

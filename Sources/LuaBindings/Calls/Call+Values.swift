@@ -47,7 +47,7 @@ extension Call {
     /// Copies of the fields that the table at a stack index has now.
     private func fields(of index: Int32, depth: Int) throws(CallError) -> [LuaValue: LuaValue] {
         var fields: [LuaValue: LuaValue] = [:]
-        fields.reserveCapacity(unsafe Int(lua_rawlen(lua, index)))
+        fields.reserveCapacity(min(unsafe Int(lua_rawlen(lua, index)), 1 << 10))
         // Copying a frozen table or an operation may run code of Lua, which might change this table: that needs a list of the fields. Most
         // tables are rows of plain values. These need none: a list of three fields costs 2,500 instructions, copying a row 17,000.
         var isPlain = true

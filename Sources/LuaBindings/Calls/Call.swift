@@ -219,7 +219,8 @@ struct Call {
         let base = count
         defer { unsafe lua_settop(lua, base) }
         var result: [T] = []
-        result.reserveCapacity(length)
+        // Lua's `#` may be larger than any table: `{ [1] = 1, [2] = 2, [4] = 4, … }`.
+        result.reserveCapacity(min(length, 1 << 10))
         for number in 0..<length {
             unsafe lua_rawgeti(lua, index, lua_Integer(number + 1))
             result.append(try element(base + 1, number + 1))

@@ -8,7 +8,10 @@ enum Spelling {
 
     /// The name with the smallest distance, if that is at most `limit`.
     static func nearest(to name: String, among names: [String], within limit: Int) -> String? {
-        names.map { ($0, distance(name, $0)) }.filter { $0.1 <= limit }.min { $0.1 < $1.1 }?.0
+        // Names that differ more in their lengths have a larger distance, which would take long for a long name.
+        names.filter { abs($0.utf8.count - name.utf8.count) <= limit }.map { ($0, distance(name, $0)) }.filter { $0.1 <= limit }.min {
+            $0.1 < $1.1
+        }?.0
     }
 
     /// The number of insertions, deletions, replacements and swaps of neighbours that turn one name into the other, ignoring case.

@@ -164,6 +164,7 @@ enum ProcessClass {
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
         let deadline = try call.timeout(at: 2).map { ContinuousClock.Instant.after($0) }
         let state = call.state
+        process.markKnown()
         process.wake(state.inbox)
         defer { process.stopWaking(state.inbox) }
         // Cancelling an operation also ends the process that it has started, which then has a result.

@@ -22,11 +22,12 @@ extension Runtime {
     /// The function must be async-signal-safe.
     public static func beforeDeath(_ function: @escaping @convention(c) () -> Void) { clua_before_death(function) }
 
-    /// The names of the methods and properties of `Operation`, `BlockOperation`, `InvocationOperation` or `OperationQueue`; empty for other names.
+    /// The names of the methods and properties of a class of operations, or of `OperationQueue`; empty for other names.
     public static func memberNames(ofClass name: String) -> [String] {
         switch name {
         case "Operation", "BlockOperation", "InvocationOperation": OperationClass.Function.names + OperationClass.Property.names
-        case "OperationQueue": OperationQueueClass.Function.names + OperationQueueClass.Property.names
+        case "GroupOperation": OperationClass.Function.names + OperationClass.Property.names + GroupOperationClass.Property.names
+        case "OperationQueue": OperationQueueClass.Function.names + OperationQueueClass.Property.names + ScriptedFunctions.Method.names
         default: []
         }
     }

@@ -93,7 +93,7 @@ enum ScriptModule {
                     guard let lua = unsafe lua else { return }
                     let written = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
                     unsafe LuaState.of(lua).core.output.write(written, to: stream)
-                }, script: MapScript.description))
+                }, script: ScriptedFunctions.description))
         return unsafe UnsafePointer(host)
     }()
 
@@ -109,6 +109,7 @@ enum ScriptModule {
         }
         if call.state.core.isMain(call.state) || call.state.isForked {
             unsafe call.state.core.adoption?.scriptExits = true
+            if !call.state.isForked { call.state.core.scriptExits?(call.state.currentOperation) }
             return .nothing
         }
         call.state.core.requestExit(status)

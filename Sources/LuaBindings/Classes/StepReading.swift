@@ -10,7 +10,7 @@ extension Call {
         guard Call.optionsOfSteps.contains(where: { options[$0] != nil }) else { return }
         var step = StepOptions()
         if let index = options[.memoize] { step.memoizes = try option("memoize") { () throws(CallError) in try boolean(at: index) } }
-        if let index = options[.inputs] { step.inputs = try paths(at: index, "inputs") }
+        if let index = options[.inputs] { try readInputs(of: &step, at: index) }
         if let index = options[.outputs] { step.outputs = try paths(at: index, "outputs") }
         if let index = options[.depfile] { step.depfile = try paths(at: index, "depfile", isOne: true).first }
         if let index = options[.env] { step.environment = try variables(at: index) }
@@ -36,6 +36,33 @@ extension Call {
         operation.setStep(step)
     }
 
+    /// Reads a path, an array of paths, or `{ path, optional = true }`. An element of an array may have that form, too.
+    private func readInputs(of step: inout StepOptions, at index: Int32) throws(CallError) {
+        if !isTable(at: index) { return step.inputs = try paths(at: index, "inputs") }
+        var optional: Set<String> = []
+        let groups = try array(at: index) { position, number throws(CallError) in
+            let name = "inputs[\(number)]"
+            let group = try self.paths(at: position, name)
+            if self.isTable(at: position), try self.isOptional(position, name) { optional.formUnion(group) }
+            return group
+        }
+        step.inputs = try limited(groups.flatMap { $0 }, "inputs")
+        step.optionalInputs = try isOptional(index, "inputs") ? Set(step.inputs) : optional
+    }
+
+    /// The field `optional` of a list of inputs.
+    private func isOptional(_ index: Int32, _ name: String) throws(CallError) -> Bool {
+        var isOptional = false
+        try forEachField(of: index) { key, value throws(CallError) in
+            if type(at: key) == LUA_TNUMBER { return }
+            guard string(at: key) == "optional" else {
+                throw .message("\(name) has paths and the field 'optional', got the field '\(string(at: key) ?? typeName(at: key))'")
+            }
+            isOptional = try option("\(name).optional") { () throws(CallError) in try boolean(at: value) }
+        }
+        return isOptional
+    }
+
     private func paths(at index: Int32, _ name: String, isOne: Bool = false) throws(CallError) -> [String] {
         if !state.core.sandbox.allowsFiles {
             throw .message("'\(name)' is not available here: the host of this script does not allow files")
@@ -57,18 +84,23 @@ extension Call {
             throw .message(
                 "\(name) must be a string\(isOne ? "" : " or an array of strings"), got \(Grammar.indefinite(typeName(at: index)))")
         }
-        let limits = state.core.usage.limits
-        if let limit = limits.storedValues, unsafe Int(lua_rawlen(lua, index)) > limit {
-            throw .message("\(name) may have at most \(limit) elements (limits.storedValues)")
-        }
         let all = try array(at: index) { position, number throws(CallError) in
             if let text = string(at: position) { return text }
             throw .message("\(name)[\(number)] must be a string, got \(Grammar.indefinite(typeName(at: position)))")
         }
-        if let limit = limits.valueBytes, all.reduce(0, { $0 + $1.utf8.count }) > limit {
+        return try limited(all, name)
+    }
+
+    /// The names, unless they are too many or too long for the limits of the host.
+    private func limited(_ names: [String], _ name: String) throws(CallError) -> [String] {
+        let limits = state.core.usage.limits
+        if let limit = limits.storedValues, names.count > limit {
+            throw .message("\(name) may have at most \(limit) elements (limits.storedValues)")
+        }
+        if let limit = limits.valueBytes, names.reduce(0, { $0 + $1.utf8.count }) > limit {
             throw .message("\(name): the names have more than \(limit) bytes (limits.valueBytes)")
         }
-        return all
+        return names
     }
 
     /// The digest of a value without objects, which is the same in another run.

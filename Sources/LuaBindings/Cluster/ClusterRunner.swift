@@ -211,6 +211,7 @@ final class ClusterRun: Sendable {
             state.tasks[ObjectIdentifier(operation)] = nil
             // Another body may still read them.
             if !state.tasks.isEmpty { return [] }
+            for sentence in runtime.takeFailedPrograms() { runtime.core.report("opscript: \(sentence)\n") }
             return runtime.takeUnreadFailures()
         }
         running.flush()

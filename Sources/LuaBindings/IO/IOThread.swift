@@ -30,24 +30,25 @@ final class IOThread: Sendable {
         return unsafe IOTimer(cio_timer_start(loop.pointer, delay, repeating ? max(delay, 1_000_000) : 0, IOCallback.make(body)))
     }
 
-    /// Starts a program. Calls `ended` on this thread when the program has ended and its output is complete.
+    /// Starts a program. Calls `ended` on this thread when the program has ended and its output is complete. `process` has been assigned by then.
+    /// The caller must release it with `cio_process_release`.
     ///
     /// - Throws: the reason, with the program's name.
-    /// - Returns: the process. The caller must release it with `cio_process_release`.
     func start(
-        _ program: cio_program, named name: String, _ ended: @escaping @Sendable () -> Void
-    ) throws(Failure) -> OpaquePointer {
+        _ program: cio_program, named name: String, as process: UnsafeMutablePointer<OpaquePointer?>,
+        _ ended: @escaping @Sendable () -> Void
+    ) throws(Failure) {
         var program = unsafe program
         var error = unsafe cio_start_error()
         guard let loop = loop() else { throw Failure(message: "cannot start '\(name)': the runtime is closed") }
-        if let process = unsafe cio_process_start(loop.pointer, &program, IOCallback.make(ended), &error) { return unsafe process }
+        if unsafe cio_process_start(loop.pointer, &program, IOCallback.make(ended), process, &error) { return }
         let reason = unsafe String(cString: cio_error_text(error.error))
         let path = unsafe error.path.map { unsafe "'\(String(cString: $0))': " } ?? ""
         throw Failure(message: "cannot start '\(name)': \(path)\(reason)")
     }
 
-    /// The time in C's unit. Rounds up, so that only 0 becomes 0.
-    static func nanoseconds(_ seconds: Double) -> UInt64 { UInt64((min(seconds, 1e9) * 1e9).rounded(.up)) }
+    /// The time in C's unit. Rounds up, so that only 0 and times in the past become 0.
+    static func nanoseconds(_ seconds: Double) -> UInt64 { seconds > 0 ? UInt64((min(seconds, 1e9) * 1e9).rounded(.up)) : 0 }
 
     /// Whether scripts can start no more timers and processes, because the runtime is closing.
     var isEnding: Bool { state.withLock { $0.phase != .open } }

@@ -350,6 +350,8 @@ extension LuaOperation {
         var budget: RunBudget?
         /// The running processes that the operation has started.
         var processes: [ChildProcess] = []
+        /// How the last one of them that failed has ended: `'grep -q x' exited with status 1`.
+        var failedProgram: String?
         /// The queue of a group's members.
         var memberQueue: MemberQueue?
         /// The functions of conditions, in the order in which they were added.

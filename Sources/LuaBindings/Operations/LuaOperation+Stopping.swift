@@ -33,6 +33,9 @@ extension LuaOperation {
         endProcesses()
     }
 
+    /// Remembers how a program that the operation has started failed, for an error without a message.
+    func noteFailedProgram(_ sentence: String) { withFields { $0.rareInUse.failedProgram = sentence } }
+
     /// Forgets `process`, because it has ended.
     func disown(_ process: ChildProcess) { withFields { $0.rare?.processes.removeAll { $0 === process } } }
 

@@ -53,7 +53,9 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     init(_ failure: Failure, kind: Kind? = nil, of operation: Operation) {
         let kind = kind ?? failure.failureKind
         let limit = kind == .timeout ? (operation as? LuaOperation)?.timeout : nil
-        message = failure.message + (limit.map { ": \(operation.displayName) took longer than \($0.scriptText) s" } ?? "")
+        message =
+            Self.words(of: failure.message, in: operation)
+            + (limit.map { ": \(operation.displayName) took longer than \($0.scriptText) s" } ?? "")
         traceback = failure.traceback
         underlyingError = failure.underlyingError
         value = failure.value
@@ -64,6 +66,20 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         cause = kind == .error ? MissingResult.cause(of: failure, in: operation) : nil
         failed = WeakOperation(operation)
         ofMember = nil
+    }
+
+    /// The message, or if it is empty what is known.
+    private static func words(of message: String, in operation: Operation) -> String {
+        guard message.allSatisfy(\.isWhitespace) || isPosition(message) else { return message }
+        let program = (operation as? LuaOperation)?.rare { $0.failedProgram }.map { "; \($0)" } ?? ""
+        return "\(message)error without a message\(program)"
+    }
+
+    /// Whether a message is only the position that `error` puts before it: `a.lua:12: `.
+    private static func isPosition(_ message: String) -> Bool {
+        guard message.hasSuffix(": "), let colon = message.dropLast(2).lastIndex(of: ":") else { return false }
+        let line = message[message.index(after: colon)...].dropLast(2)
+        return !line.isEmpty && line.allSatisfy(\.isNumber)
     }
 
     /// The failure of a group because of a member's. If the member is a group itself, the failure is that of its own member, so that messages

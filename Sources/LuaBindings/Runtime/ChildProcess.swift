@@ -14,8 +14,8 @@ import Synchronization
 @safe
 final class ChildProcess: EventSource, @unchecked Sendable {
     // Safety: `@unchecked Sendable` because `start` writes `pointer`, `owner` and `activity` once, before any thread but the I/O thread has
-    // this object. The I/O thread reads `activity` only, which was written before it got the object. All other fields are constant, locked
-    // or atomic.
+    // this object. The I/O thread reads `pointer` and `activity`, which are written before it gets the object. All other fields are constant,
+    // locked or atomic.
 
     /// The name of the process in messages.
     let name: String
@@ -37,6 +37,10 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     private struct Mutable {
         /// The inboxes to wake when the process ends: one for each wait.
         var waiting: [Inbox] = []
+        /// Whether code has waited for the process, or has ended it.
+        var isKnown = false
+        /// The failure, if it may be unread.
+        var failure: FailedProgram?
     }
 
     init(name: String, timeout: Double?, callsBack: Bool, in state: LuaState) {
@@ -57,7 +61,9 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         state.core.engine.hold()
         if state.isRecorded { activity = Recorder.activityBegan(name, by: operation) }
         do throws(Failure) {
-            unsafe pointer = try state.core.io.start(program, named: name) { self.hasEnded(operation) }
+            try unsafe withUnsafeMutablePointer(to: &pointer) { pointer throws(Failure) in
+                try unsafe state.core.io.start(program, named: name, as: pointer) { self.hasEnded(operation) }
+            }
         } catch {
             state.core.engine.release()
             state.forget(self)
@@ -71,6 +77,10 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     /// Handles the end of the process. On the I/O thread.
     private func hasEnded(_ operation: LuaOperation?) {
+        if let summary = failureSummary {
+            operation?.noteFailedProgram("'\(name)' \(summary)")
+            recordFailure(summary)
+        }
         // The callback is posted before other threads learn of the end, so that it has run when a wait returns.
         if callsBack { state.post { self.callBack() } }
         ended.store(true, ordering: .releasing)
@@ -80,6 +90,35 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         group?.remove(self)
         for inbox in mutable.withLock({ $0.waiting }) { inbox.wake() }
         state.core.engine.release()
+    }
+
+    /// Records a failure that is reported at the end, unless code knows how the process ended, or learns it.
+    private func recordFailure(_ summary: String) {
+        guard !callsBack, let pointer = unsafe pointer else { return }
+        let failure = mutable.withLock { mutable in
+            if !mutable.isKnown {
+                let lastLine = unsafe Self.lastLine(of: output(1, of: cio_process_result(pointer)))
+                mutable.failure = FailedProgram("'\(name)' \(summary), and no code has waited for it\(lastLine)")
+            }
+            return mutable.failure
+        }
+        if let failure { state.core.record(failure) }
+    }
+
+    /// `: ` and the last line of an output that is not empty.
+    private static func lastLine(of output: clua_item?) -> String {
+        guard let output = unsafe output, unsafe output.count > 0 else { return "" }
+        let bytes = unsafe UnsafeRawBufferPointer(start: output.bytes, count: output.count).suffix(1000)
+        let line = String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isNewline).last
+        return line.map { ": \($0)" } ?? ""
+    }
+
+    /// Code waits for the process, or ends it: its failure is no news.
+    func markKnown() {
+        mutable.withLock { mutable in
+            mutable.isKnown = true
+            mutable.failure?.markRead()
+        }
     }
 
     private func callBack() {
@@ -113,13 +152,17 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     func belongs(to operation: Operation?) -> Bool { owner != nil && owner == operation.map { ObjectIdentifier($0) } }
 
     /// Ends the whole process group: SIGTERM, and two seconds later SIGKILL for the processes that remain.
-    func end() { if let pointer = unsafe pointer { unsafe cio_process_end(pointer) } }
+    func end() {
+        markKnown()
+        if let pointer = unsafe pointer { unsafe cio_process_end(pointer) }
+    }
 
     /// Sends a signal to the whole process group. Returns false if no process of the group is left.
     ///
     /// - Throws: the system's error message.
     func send(signal: Int32) throws(Failure) -> Bool {
         guard let pointer = unsafe pointer else { return false }
+        markKnown()
         let error = unsafe cio_process_signal(pointer, signal)
         if error == ESRCH { return false }
         if error != 0 { throw Failure(message: "cannot send a signal to '\(name)': \(unsafe String(cString: cio_error_text(error)))") }
@@ -135,11 +178,19 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     }
 
     /// The state of the process in a few words, for people.
-    var summary: String {
-        guard let result else { return "running, process \(number)" }
+    var summary: String { result.map(Self.summary) ?? "running, process \(number)" }
+
+    private static func summary(of result: cio_result) -> String {
         if result.timed_out { return "ended by its timeout" }
         if result.status >= 0 { return "exited with status \(result.status)" }
         return result.signal_number > 0 ? "killed by \(Signal.name(result.signal_number))" : "ended"
+    }
+
+    /// How the process ended, for people; nil if it succeeded. On the I/O thread, when the process has ended.
+    private var failureSummary: String? {
+        guard let pointer = unsafe pointer else { return nil }
+        let result = unsafe cio_process_result(pointer)
+        return result.status == 0 && !result.timed_out ? nil : Self.summary(of: result)
     }
 
     /// Calls `body` with the table that scripts receive: status, signal, stdout, stderr, timedOut.

@@ -1,3 +1,4 @@
+package import OpEngine
 import Synchronization
 
 /// Ending a run early.
@@ -26,6 +27,10 @@ extension Runtime {
 
     /// Ends the run in the same way when the first operation fails, whether or not a script reads its error.
     public func requestExitAtFirstFailure(_ status: Int32) { core.exitStatusAtFailure.store(status, ordering: .relaxed) }
+
+    /// Calls `body`, on the thread inside, when the script calls `os.exit` in the main state, which ends the process at once. Its argument is the
+    /// operation that the call ends, if the script has called `os.exit` in one.
+    package func whenScriptExits(_ body: @escaping (Operation?) -> Void) { core.scriptExits = body }
 
     /// Compiles a file, or standard input if `file` is nil, and runs nothing.
     ///

@@ -83,7 +83,7 @@ extension Runtime {
             for process in processes { process.end() }
             let operations = unfinishedOperations(), executing = operations.filter(\.isExecuting)
             // Waiting operations are interrupted first, so that none of them starts.
-            for operation in operations + executing where operation.stopReason == nil { operation.interrupt() }
+            for operation in operations.filter({ !$0.isExecuting }) + executing where operation.stopReason == nil { operation.interrupt() }
             guard hasCalls || !executing.isEmpty else { return }
             core.io.after(seconds) { self.stopMembers(after: min(2 * seconds, 1)) }
         }

@@ -96,9 +96,12 @@ final class Usage: Sendable {
     /// - Throws: an error that names the limit if none is left.
     private func take(_ count: Int = 1, from used: borrowing Atomic<Int>, _ limit: Int?, _ what: String, _ name: String) throws(CallError) {
         guard let limit else { return }
-        if used.wrappingAdd(count, ordering: .relaxed).newValue > limit {
-            used.wrappingSubtract(count, ordering: .relaxed)
-            throw .message("the limit of \(limit) \(what) is reached (limits.\(name))")
+        var known = used.load(ordering: .relaxed)
+        while true {
+            if known + count > limit { throw .message("the limit of \(limit) \(what) is reached (limits.\(name))") }
+            let (exchanged, original) = used.weakCompareExchange(expected: known, desired: known + count, ordering: .relaxed)
+            if exchanged { return }
+            known = original
         }
     }
 

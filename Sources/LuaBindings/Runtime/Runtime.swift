@@ -107,6 +107,8 @@ public final class Runtime: Sendable {
         public let unreadFailures: [OperationFailure]
         /// One sentence for each operation that can never run or finish.
         public let stuckOperations: [String]
+        /// One sentence for each program of scripts that has failed, if no code has waited for it or has set `onExit`.
+        public let failedPrograms: [String]
         /// The number of callbacks that raised an error. Each error was reported on stderr when it occurred.
         public let callbackErrorCount: Int
         /// Whether the wait ended early: because of a signal, a request to exit, `close`, or the cancellation of its task or group.
@@ -167,6 +169,7 @@ public final class Runtime: Sendable {
         // A request that no code has noticed would stop the next code: another call, or callbacks that this call delivers.
         core.withdrawEndOfMainState()
         guard hasEntered else {
+            if let main { core.awaitedCalls.open(for: main) }
             isClosing.store(false, ordering: .releasing)
             return ["a call of \(engine.entrance.nameOfCall)"]
         }
@@ -394,6 +397,7 @@ public final class Runtime: Sendable {
                 stuckOperations: stuck.map {
                     "\($0.displayName) can never \($0.isExecuting ? "finish" : "run"): it \(Stall.reason(for: $0))"
                 },
+                failedPrograms: core.takeFailedPrograms(),
                 callbackErrorCount: core.callbackErrorCount.load(ordering: .relaxed),
                 wasInterrupted: wasInterrupted)
         }
@@ -405,6 +409,9 @@ public final class Runtime: Sendable {
 
     /// The failures that no script and no host has read, oldest first. Each is returned only once.
     public func takeUnreadFailures() -> [OperationFailure] { core.takeUnreadFailures() }
+
+    /// A sentence for each failed program for which no code has waited; see `Ending.failedPrograms`. Each is returned only once.
+    public func takeFailedPrograms() -> [String] { core.takeFailedPrograms() }
 
     /// Makes the next SIGINT of the process raise the error `interrupted!` in the code of the main state, or end its wait. Another SIGINT
     /// ends the process. The same holds for SIGTERM as soon as scripts have made an operation or started a program, and then for SIGHUP if

@@ -42,11 +42,14 @@ final class RuntimeCore: @unchecked Sendable {
     private(set) unowned(unsafe) var mainState: LuaState!
     /// Nil unless another program has made the main state. Set once, like `mainState`.
     unowned(unsafe) var adoption: Adoption?
+    /// Called when the script calls `os.exit` in the main state. Set once, on the thread inside.
+    var scriptExits: ((Operation?) -> Void)?
 
     private let shared = Guarded(Shared())
     /// The version of `shared`. Changes under its lock.
     private let sharedVersion = Atomic<Int>(0)
-    private let failures = Guarded(Failures())
+    private let failures = Guarded(UnreadList<OperationFailure>())
+    private let failedPrograms = Guarded(UnreadList<FailedProgram>())
     private let stateCount = Atomic<Int>(0)
     /// The open states. No state is closed while this is locked.
     let states = Guarded<[LuaState]>([])
@@ -73,13 +76,6 @@ final class RuntimeCore: @unchecked Sendable {
         var settings: [Parcel] { [paths, loaders].compactMap { $0 } }
         var registrations: [any Registration] = []
         var preludes: [Prelude] = []
-    }
-
-    /// Failures that may still be unread.
-    private struct Failures {
-        var all: [OperationFailure] = []
-        /// When `all` reaches this count, the failures that were read are removed.
-        var limit = 64
     }
 
     init(
@@ -291,24 +287,18 @@ final class RuntimeCore: @unchecked Sendable {
 
     func record(_ failure: OperationFailure) {
         failedOperationCount.wrappingAdd(1, ordering: .relaxed)
-        failures.withLock { failures in
-            if failures.all.count >= failures.limit {
-                failures.all.removeAll(where: \.isRead)
-                failures.limit = 2 * failures.all.count + 64
-            }
-            failures.all.append(failure)
-        }
+        failures.withLock { $0.append(failure) }
         let status = exitStatusAtFailure.load(ordering: .relaxed)
         if status >= 0, !isClosing { requestExit(status, because: .failure(failure)) }
     }
 
+    func record(_ program: FailedProgram) { failedPrograms.withLock { $0.append(program) } }
+
     /// The unread failures, oldest first. Removes all failures.
-    func takeUnreadFailures() -> [OperationFailure] {
-        failures.withLock { failures in
-            defer { failures = Failures() }
-            return failures.all.filter { !$0.isRead }
-        }
-    }
+    func takeUnreadFailures() -> [OperationFailure] { failures.withLock { $0.take() } }
+
+    /// A sentence for each program that has failed and for which no code has waited, oldest first. Removes them.
+    func takeFailedPrograms() -> [String] { failedPrograms.withLock { $0.take() }.map(\.sentence) }
 
     // MARK: exit
 

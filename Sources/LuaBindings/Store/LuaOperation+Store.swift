@@ -55,6 +55,11 @@ extension LuaOperation {
             (reason, isUseless) = (why, true)
         case .miss(let why): (reason, isUseless) = ("\(why)", false)
         }
+        // In a dry run, the operations that would make the inputs have not run.
+        if store.mode != .dryRun, let missing = MissingInputs(of: work) {
+            finish(with: OperationFailure(Failure(message: "\(displayName) did not run: \(missing.sentence)"), of: self))
+            return nil
+        }
         step.run(because: reason, isDry: store.mode == .dryRun)
         store.tell(.runs(reason), about: self, named: step.name)
         if store.mode == .dryRun { return nil }

@@ -35,9 +35,10 @@ struct StepKey {
         for (name, value) in storage.sorted(by: { $0.key < $1.key }) {
             add("'\(name)' of the operation", try digest(of: value, CLUA_STORED, path: "'\(name)' of \(operation.displayName)"))
         }
-        if let preludes = try store.component(ofPreludes: state.core.published.preludes) {
-            add(preludes.component.label, preludes.component.digest)
+        if let preludes = try store.key(ofPreludes: state.core.published.preludes) {
+            add("the preludes", preludes.digest)
             modules.formUnion(preludes.modules)
+            for other in preludes.operations { try add(resultOf: other, path: "an operation that a prelude captures") }
         }
         if let loaders = state.core.published.loaders, !modules.isSubset(of: WorkStore.standardModules) {
             add("package.preload", try digest(of: loaders, CLUA_STORED, path: "package.preload"))
@@ -47,12 +48,19 @@ struct StepKey {
         if let version = options.version { add("version", version) }
     }
 
-    /// The digest of values that refer to no objects of the host, and the modules that they need.
-    static func digest(of parcel: Parcel, _ role: clua_parcel_role) throws(Failure) -> (digest: Digest, modules: [String]) {
+    /// The key of values, which may refer to no other objects of the host than operations.
+    static func digest(of parcel: Parcel, _ role: clua_parcel_role) throws(Failure) -> PreludeKey {
         let parts = try parts(of: parcel, role)
         var hasher = Hasher128()
         parts.combine(into: &hasher)
-        return (hasher.finalize(), parts.modules)
+        return PreludeKey(digest: hasher.finalize(), modules: parts.modules, operations: parts.met.compactMap { $0.object as? Operation })
+    }
+
+    /// The key of a prelude, and the operations that it captures, whose outcomes are not in the digest.
+    struct PreludeKey: Sendable {
+        let digest: Digest
+        let modules: [String]
+        let operations: [Operation]
     }
 
     private mutating func add(_ label: String, _ digest: Digest) {
@@ -102,6 +110,7 @@ struct StepKey {
     private mutating func digest(ofOutcomeOf other: Operation, path: String) throws(Failure) -> Digest {
         var hasher = Hasher128()
         if let index = visited.firstIndex(of: ObjectIdentifier(other)) {
+            hasher.combine("an operation around it")
             hasher.combine(UInt64(index))
             return hasher.finalize()
         }

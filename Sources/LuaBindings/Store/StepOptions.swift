@@ -3,6 +3,8 @@ import OpStore
 /// The options of an operation that asks the store, as a script has written them.
 struct StepOptions: Sendable {
     var inputs: [String] = []
+    /// Those of `inputs` that may be missing.
+    var optionalInputs: Set<String> = []
     var outputs: [String] = []
     var depfile: String?
     /// The names of the environment variables that count.

@@ -65,6 +65,7 @@ final class StoredStep: Sendable {
             ? operation.name.map { "\($0) \(options.file)" } ?? options.place : options.outputs.joined(separator: "\0")
         var step = Step(name: name, identity: identity, components: [])
         step.inputs = options.inputs
+        step.optionalInputs = options.optionalInputs
         step.outputs = options.outputs
         step.depfile = options.depfile
         step.memoizes = true

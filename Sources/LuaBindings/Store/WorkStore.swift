@@ -16,7 +16,7 @@ final class WorkStore: Sendable {
     private let moduleLoader: (@Sendable (String) throws -> String?)?
     private let explain: (@Sendable (Runtime.Explanation) -> Void)?
     private let modules = Guarded<[String: Module]>([:])
-    private let preludes = Guarded<[(digest: Digest, modules: [String])]>([])
+    private let preludes = Guarded<[StepKey.PreludeKey]>([])
 
     private struct Opened {
         var store: OpStore.Store?
@@ -131,14 +131,16 @@ final class WorkStore: Sendable {
 
     // MARK: preludes
 
-    /// The component of the preludes, and the modules that they need; nil if there are no preludes.
-    func component(ofPreludes all: [Prelude]) throws(Failure) -> (component: Step.Component, modules: [String])? {
+    /// The common key of the preludes; nil if there are none.
+    func key(ofPreludes all: [Prelude]) throws(Failure) -> StepKey.PreludeKey? {
         if all.isEmpty { return nil }
         var known = preludes.withLock { $0 }
         for prelude in all.dropFirst(known.count) { known.append(try StepKey.digest(of: prelude.body, CLUA_BODY)) }
         preludes.withLock { if $0.count < known.count { $0 = known } }
+        let keys = known.prefix(all.count)
         var hasher = Hasher128()
-        for prelude in known.prefix(all.count) { hasher.combine(prelude.digest) }
-        return (Step.Component(label: "the preludes", digest: hasher.finalize()), known.prefix(all.count).flatMap(\.modules))
+        for key in keys { hasher.combine(key.digest) }
+        return StepKey.PreludeKey(
+            digest: hasher.finalize(), modules: keys.flatMap(\.modules), operations: keys.flatMap(\.operations))
     }
 }

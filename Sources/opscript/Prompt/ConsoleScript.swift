@@ -4,7 +4,7 @@ import LuaBindings
 enum ConsoleScript {
     /// A script that returns a table with the functions `format`, `complete`, `evaluate` and `takeOutput`.
     static var source: String {
-        let classes = ["Operation", "BlockOperation", "InvocationOperation", "OperationQueue"]
+        let classes = ["Operation", "BlockOperation", "InvocationOperation", "GroupOperation", "OperationQueue"]
         let members = classes.map { name in
             let names = Runtime.memberNames(ofClass: name).map { "\"\($0)\"" }.joined(separator: ",")
             return "\(name)={\(names)}"

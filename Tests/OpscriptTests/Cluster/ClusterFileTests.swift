@@ -25,7 +25,7 @@ extension ClusterTests {
               assert(os.execute "cat out/*.txt > all.sh && chmod 750 all.sh")
             end }
             local outside = Operation.new { name = "outside", inputs = { "/etc/passwd" }, main = function() return "ran" end }
-            local missing = Operation.new { name = "missing", inputs = { "no.txt" }, main = function() return io.open "no.txt" == nil end }
+            local missing = Operation.new { name = "missing", inputs = { "no.txt", optional = true }, main = function() return io.open "no.txt" == nil end }
             queue:addOperations({ parts[1], parts[2], all, outside, missing }, true)
             for _, op in ipairs { parts[1], parts[2], all, outside, missing } do print(op.name, op.isSkipped, op.error, op.result) end
             """

@@ -1,12 +1,12 @@
 import CLua
 
-/// The functions of queues and of the module that are written in Lua: `map`, `forEach`, `reduce` and `lines`.
+/// The functions of queues and of the module that are written in Lua: `map`, `forEach`, `reduce`, `lines`, `run` and `quote`.
 ///
 /// A state compiles them when a script calls the first of them (`CLua/Calls/scripted.c`, which lists the globals that they may use).
-enum MapScript {
+enum ScriptedFunctions {
     /// Fields of the module.
     enum Function: String, Member {
-        case lines
+        case lines, run, quote
     }
 
     /// Methods of queues.
@@ -386,6 +386,86 @@ enum MapScript {
           end, false, close)
         end
 
-        return { map = map, forEach = forEach, reduce = reduce, lines = lines }
+        -- MARK: programs
+
+        -- `opscript.quote(text)`.
+        local function quote(text)
+          if type(text) ~= "string" then error("bad argument #1 to 'quote' (string expected, got " .. type(text) .. ")", 3) end
+          return "'" .. gsub(text, "'", "'\\''") .. "'"
+        end
+
+        -- What `run` raises. Local to no function, because errors travel with their metatable.
+        local ProgramError = { __name = "ProgramError", __tostring = function(problem) return problem.message end }
+
+        local longestText <const>, mostLines <const> = 1000, 5
+
+        -- The last lines of what a program has written to stderr.
+        local function ending(text)
+          text = gsub(sub(text, -longestText), "%s+$", "")
+          local start = #text + 1
+          for _ = 1, mostLines do
+            repeat start = start - 1 until start <= 1 or sub(text, start, start) == "\n"
+          end
+          return gsub(sub(text, start > 1 and start or 1), "^\n", "")
+        end
+
+        -- The set of the statuses that are no failures.
+        local function accepted(ok)
+          local statuses = type(ok) == "table" and ok or { ok == nil and 0 or ok }
+          local set = {}
+          for _, status in ipairs(statuses) do
+            local number = tointeger(status)
+            if not number then error("bad argument #1 to 'run' (ok must be an exit status or an array of these)", 4) end
+            set[number] = true
+          end
+          return set
+        end
+
+        -- The words of a command in a message.
+        local function shown(command)
+          local words = {}
+          for i, word in ipairs(command) do
+            word = tostring(word)
+            words[i] = find(word, "[^%w_./:=@%%+,-]") and quote(word) or word
+          end
+          local text = concat(words, " ")
+          return #text > 200 and sub(text, 1, 200) .. "…" or text
+        end
+
+        -- `opscript.run(command)`.
+        local function run(command)
+          local isShell = type(command) == "string"
+          if not isShell and type(command) ~= "table" then
+            error("bad argument #1 to 'run' (a command or a table of a program and its arguments expected, got " .. type(command) .. ")", 3)
+          end
+          local options, ok = command, nil
+          if not isShell then
+            options, ok = {}, command.ok
+            for key, value in pairs(command) do options[key] = value end
+            options.ok = nil
+          end
+          local statuses = accepted(ok)
+          local isStarted, process = pcall(isShell and sh or process, options)
+          if not isStarted then error(process, 3) end
+          local hasEnded, result = pcall(process.wait, process)
+          if hasEnded and result and statuses[result.status] then
+            return result.stdout and gsub(result.stdout, "\n$", "")
+          end
+          local text = isShell and command or shown(command)
+          local problem = { command = text, stdout = process.stdout, stderr = process.stderr }
+          if not hasEnded then
+            problem.message = result
+          elseif not result then
+            problem.message = text .. ": the wait for it has ended"
+          else
+            problem.status, problem.signal = result.status, result.signal
+            local cause = result.signal and "killed by SIG" .. result.signal or "exit status " .. tostring(result.status)
+            local words = result.stderr and (find(result.stderr, "%S") and ending(result.stderr) or "it wrote nothing to stderr")
+            problem.message = text .. ": " .. cause .. (words and ": " .. words or "")
+          end
+          error(setmetatable(problem, ProgramError), 0)
+        end
+
+        return { map = map, forEach = forEach, reduce = reduce, lines = lines, run = run, quote = quote }
         """#
 }

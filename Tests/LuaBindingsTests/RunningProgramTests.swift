@@ -1,0 +1,110 @@
+import LuaBindings
+import TestSupport
+import Testing
+
+/// `opscript.run` and `opscript.quote`, and programs whose failure no code has seen.
+@Suite struct RunningProgramTests {
+    @Test("run returns the output of a program or a shell command without its last newline, in the main state and in a body")
+    func output() throws {
+        try script(
+            """
+            local function use()
+              assert(opscript.run { "printf", "%s", "a  b" } == "a  b")
+              assert(opscript.run { "echo", 5 } == "5" and opscript.run { "printf", "a\\n\\n" } == "a\n")
+              assert(opscript.run "echo one | tr a-z A-Z" == "ONE")
+              assert(opscript.run { "cat", input = "in" } == "in" and opscript.run { "pwd", cwd = "/" } == "/")
+              assert(opscript.run { "true", stdout = "null" } == nil)
+              assert(opscript.run { "sh", "-c", "exit 1", ok = 1 } == "" and opscript.run { "false", ok = { 0, 1 } } == "")
+              local odd = "it's \\ $x `y` \n*"
+              assert(opscript.run("printf %s " .. opscript.quote(odd)) == odd)
+            end
+            use()
+            local op = queue:addOperation(use)
+            op:waitUntilFinished()
+            assert(not op.error, op.error)
+            """)
+    }
+
+    @Test(
+        "A program that fails is an error with its command, its end and the last lines of stderr",
+        arguments: [
+            (
+                "{ 'sh', '-c', 'echo out; echo no paper >&2; exit 3' }",
+                "sh -c 'echo out; echo no paper >&2; exit 3': exit status 3: no paper", "3 nil out"
+            ),
+            ("'kill -KILL $$'", "kill -KILL $$: killed by SIGKILL: it wrote nothing to stderr", "nil KILL "),
+            ("{ 'false', ok = 0 }", "false: exit status 1: it wrote nothing to stderr", "1 nil "),
+            ("{ 'true', ok = 1 }", "true: exit status 0: it wrote nothing to stderr", "0 nil "),
+            ("'seq 9 >&2; false'", "seq 9 >&2; false: exit status 1: 5\n6\n7\n8\n9", "1 nil "),
+            ("{ 'false', stderr = 'null' }", "false: exit status 1", "1 nil "),
+            (
+                "{ 'sh', '-c', 'echo half; sleep 60', timeout = 0.05 }",
+                "'sh' took longer than 0.05 s and was ended; it had written to stdout: half\n", "nil nil half"
+            ),
+        ])
+    func failures(command: String, message: String, fields: String) throws {
+        for place in ["main", "body"] {
+            let text = try script(
+                """
+                local function fields(problem)
+                  return tostring(problem) .. "|" .. tostring(problem.status) .. " " .. tostring(problem.signal) .. " "
+                    .. (problem.stdout or ""):gsub("\\n$", "")
+                end
+                if "\(place)" == "main" then
+                  local ok, problem = pcall(opscript.run, \(command))
+                  assert(not ok)
+                  return fields(problem)
+                end
+                local op = queue:addOperation(function() return opscript.run(\(command)) end)
+                op:waitUntilFinished()
+                assert(op.error.message == tostring(op.error.value))
+                return fields(op.error.value)
+                """)
+            #expect(text.first == .string(message + "|" + fields), "\(place): \(text)")
+        }
+    }
+
+    @Test(
+        "Misuse is an error with the caller's place",
+        arguments: [
+            ("opscript.run()", "bad argument #1 to 'run' (a command or a table of a program and its arguments expected, got nil)"),
+            ("opscript.run { 'true', ok = 'x' }", "bad argument #1 to 'run' (ok must be an exit status or an array of these)"),
+            ("opscript.run { 'true', okay = 1 }", "okay"), ("opscript.run { 'no-such-program' }", "cannot start 'no-such-program'"),
+            ("opscript.quote(5)", "bad argument #1 to 'quote' (string expected, got number)"),
+        ])
+    func misuse(call: String, message: String) throws {
+        let text = try script("local ok, problem = pcall(function()\n\(call)\nend) return problem")
+        let problem = text.first?.text ?? ""
+        #expect(problem.contains("script:") && problem.contains(message), "\(text)")
+    }
+
+    @Test("The end tells of programs that failed, unless code waited for them, ended them, or set onExit")
+    func unseenFailures() throws {
+        let runtime = try Runtime()
+        defer { runtime.close() }
+        try runtime.run(
+            """
+            opscript.process { "false" }
+            opscript.sh "echo no paper >&2; kill -KILL $$"
+            opscript.sh { "sleep 60", timeout = 0.05 }
+            opscript.process { "true" }
+            opscript.sh "exit 4":wait()
+            opscript.sh { "exit 5", onExit = function() end }
+            opscript.sh "sleep 60":kill()
+            pcall(opscript.run, "exit 6")
+            local queue = opscript.OperationQueue.new()
+            local op = queue:addOperation(function() opscript.process { "sleep", "60" } opscript.sleep(60) end)
+            while not op.isExecuting do opscript.sleep(0.001) end
+            op:cancel()
+            op:waitUntilFinished()
+            """)
+        let ending = try runtime.finish()
+        #expect(
+            Set(ending.failedPrograms) == [
+                "'false' exited with status 1, and no code has waited for it",
+                "'echo no paper >&2; kill -KILL $$' killed by KILL, and no code has waited for it: no paper",
+                "'sleep 60' ended by its timeout, and no code has waited for it",
+            ])
+        #expect(try runtime.finish().failedPrograms == [])
+    }
+}
