@@ -526,6 +526,7 @@ function Channel:close() end
 ---@field stdout? "capture"|"inherit"|"null"|string one of these, or a file's path
 ---@field stderr? "capture"|"inherit"|"null"|string
 ---@field timeout? number seconds
+---@field captureLimit? integer the bytes that each captured output may have; 64 MB by default
 ---@field onExit? fun(result: opscript.ProcessResult)
 
 ---@class opscript.RunOptions: opscript.ProcessOptions

@@ -53,7 +53,8 @@ struct cio_process {
     bool has_reported;  // the result is complete and final
     int handle_count;   // open uv handles
     int wait_status;
-    bool timed_out, lacked_memory;
+    bool timed_out, lacked_memory, exceeded_limit;
+    size_t capture_limit;  // bytes of each output
     cio_process *next, *previous;  // links of the loop's list
 };
 
@@ -203,6 +204,8 @@ static void on_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
     output *output = CONTAINER(handle, struct output, pipe);
     if (output->capacity - output->count < LEAST_FREE) {
         size_t capacity = output->capacity == 0 ? FIRST_BLOCK : 2 * output->capacity;
+        size_t most = ((cio_process *)handle->data)->capture_limit + 2 * LEAST_FREE;
+        if (capacity > most) capacity = most;
         char *bytes = realloc(output->bytes, capacity);
         if (bytes != NULL) {
             output->bytes = bytes;
@@ -219,7 +222,10 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
     output *output = CONTAINER(stream, struct output, pipe);
     if (count >= 0) {
         output->count += (size_t)count;
-        return;
+        if (output->count <= process->capture_limit) return;
+        output->count = process->capture_limit;
+        process->exceeded_limit = true;
+        end_group(process);
     }
     if (count == UV_ENOBUFS) lack_memory(process);
     close_output(process, output == &process->outputs[1]);
@@ -325,6 +331,7 @@ static cio_process *make_process(cio_loop *loop, const cio_program *program) {
     process->adopt.run = adopt;
     process->end.run = end;
     process->timeout = (program->timeout + 999999) / 1000000;
+    process->capture_limit = program->capture_limit;
     for (int i = 0; i < 2; i++) process->outputs[i].is_captured = program->outputs[i].kind == CIO_CAPTURE;
     pthread_mutex_init(&process->lock, NULL);
     return process;
@@ -383,6 +390,7 @@ cio_result cio_process_result(const cio_process *process) {
         .signal_number = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
         .timed_out = process->timed_out,
         .lacked_memory = process->lacked_memory,
+        .exceeded_limit = process->exceeded_limit,
     };
     for (int i = 0; i < 2; i++) {
         result.is_captured[i] = process->outputs[i].is_captured;

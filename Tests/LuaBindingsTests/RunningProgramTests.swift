@@ -78,6 +78,23 @@ import Testing
         #expect(problem.contains("script:") && problem.contains(message), "\(text)")
     }
 
+    @Test("A program that writes more than captureLimit, or than its operation's memory limit, is ended with an error that says so")
+    func endlessOutput() throws {
+        let text = try script(
+            """
+            local op = queue:addOperation(opscript.Operation.new { memoryLimit = 1 << 20, main = function() return opscript.run "yes" end })
+            op:waitUntilFinished()
+            local ok, problem = pcall(opscript.run, { "yes", captureLimit = 100000 })
+            local ended = opscript.process { "printf", "12345", captureLimit = 5 }:wait()
+            return op.error.message, tostring(problem), #problem.stdout, ended.stdout,
+              tostring(select(2, pcall(opscript.run, { "true", captureLimit = -1 })))
+            """)
+        let words = "'yes' wrote more than %s bytes to one output and was ended (captureLimit)"
+        #expect(text.count == 5 && text[0].text == words.replacing("%s", with: "\(1 << 20)"), "\(text)")
+        #expect(text[1].text == words.replacing("%s", with: "100000") && text[2] == 100_000 && text[3] == "12345", "\(text)")
+        #expect(text[4].text?.contains("captureLimit must be a number of bytes") ?? false, "\(text)")
+    }
+
     @Test("The end tells of programs that failed, unless code waited for them, ended them, or set onExit")
     func unseenFailures() throws {
         let runtime = try Runtime()

@@ -67,6 +67,7 @@ typedef struct cio_program {
     size_t input_count;
     cio_output outputs[2];           // stdout, stderr; the same path twice is one file
     uint64_t timeout;                // nanoseconds until the program is ended; 0 for none
+    size_t capture_limit;            // bytes of each captured output, at most SIZE_MAX / 2; with more, the program is ended
 } cio_program;
 
 /// Why a program could not be started.
@@ -96,6 +97,7 @@ typedef struct cio_result {
     int signal_number;  // the signal that killed it; otherwise 0
     bool timed_out;
     bool lacked_memory;  // it was ended because memory for its output ran out
+    bool exceeded_limit;  // it was ended because it wrote more than capture_limit
     bool is_captured[2];
     const char *outputs[2];  // valid until the process is released
     size_t output_counts[2];

@@ -13,7 +13,7 @@ enum ProcessClass {
 
     enum Option: String, OptionKey {
         static let names = OptionNames<Option>()
-        case cwd, env, input, stdout, stderr, timeout, onExit
+        case cwd, env, input, stdout, stderr, timeout, captureLimit, onExit
     }
 
     static var description: clua_class {
@@ -78,11 +78,12 @@ enum ProcessClass {
         ]
         if let index = options[.input], call.type(at: index) != LUA_TSTRING { throw option("input", "string", at: index, call) }
         if let index = options[.onExit], !call.isFunction(at: index) { throw option("onExit", "function", at: index, call) }
+        let operation = state.currentOperation as? LuaOperation
+        let captureLimit = try captureLimit(options[.captureLimit], in: operation, call)
         if state.core.io.isEnding { throw .message("the runtime is being closed: it starts no programs") }
 
         try state.core.usage.takeProcess()
-        let process = ChildProcess(name: name, timeout: timeout, callsBack: options[.onExit] != nil, in: state)
-        let operation = state.currentOperation as? LuaOperation
+        let process = ChildProcess(name: name, timeout: timeout, captureLimit: captureLimit, callsBack: options[.onExit] != nil, in: state)
         do throws(Failure) {
             try unsafe texts.withPointers { texts throws(Failure) in
                 var program = unsafe cio_program()
@@ -94,6 +95,7 @@ enum ProcessClass {
                 )
                 if let index = options[.input] { unsafe program.input = clua_string(call.lua, index, &program.input_count) }
                 unsafe program.timeout = timeout.map(IOThread.nanoseconds) ?? 0
+                unsafe program.capture_limit = captureLimit
                 try unsafe process.start(program, for: operation)
             }
         } catch {
@@ -101,6 +103,18 @@ enum ProcessClass {
             throw CallError(error)
         }
         return .object(process, .process, callbackAt: options[.onExit])
+    }
+
+    /// The bytes that an output may have: the option, at most the memory limit of the operation that waits for them.
+    private static func captureLimit(_ index: Int32?, in operation: LuaOperation?, _ call: Call) throws(CallError) -> Int {
+        var limit = ChildProcess.captureLimit
+        if let index {
+            guard let bytes = call.integer(at: index), bytes >= 0 else {
+                throw .argument(1, "captureLimit must be a number of bytes, got \(call.typeName(at: index))")
+            }
+            limit = min(bytes, Int.max / 2)
+        }
+        return min(limit, operation?.memoryLimit ?? .max)
     }
 
     private static func option(_ name: String, _ expected: String, at index: Int32, _ call: Call) -> CallError {

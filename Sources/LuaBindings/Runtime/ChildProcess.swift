@@ -21,6 +21,8 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     let name: String
     /// Seconds after which the process is ended; nil for no limit.
     let timeout: Double?
+    /// The bytes that each captured output may have.
+    let captureLimit: Int
     /// Whether the process calls a function of `state` when it has ended.
     private let callsBack: Bool
     private let state: LuaState
@@ -43,9 +45,13 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         var failure: FailedProgram?
     }
 
-    init(name: String, timeout: Double?, callsBack: Bool, in state: LuaState) {
+    /// The default of `captureLimit`.
+    static let captureLimit = 64 << 20
+
+    init(name: String, timeout: Double?, captureLimit: Int, callsBack: Bool, in state: LuaState) {
         self.name = name
         self.timeout = timeout
+        self.captureLimit = captureLimit
         self.callsBack = callsBack
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
@@ -182,6 +188,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     private static func summary(of result: cio_result) -> String {
         if result.timed_out { return "ended by its timeout" }
+        if result.exceeded_limit { return "ended because it wrote too much" }
         if result.status >= 0 { return "exited with status \(result.status)" }
         return result.signal_number > 0 ? "killed by \(Signal.name(result.signal_number))" : "ended"
     }
@@ -190,7 +197,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     private var failureSummary: String? {
         guard let pointer = unsafe pointer else { return nil }
         let result = unsafe cio_process_result(pointer)
-        return result.status == 0 && !result.timed_out ? nil : Self.summary(of: result)
+        return result.status == 0 && !result.timed_out && !result.exceeded_limit ? nil : Self.summary(of: result)
     }
 
     /// Calls `body` with the table that scripts receive: status, signal, stdout, stderr, timedOut.
@@ -225,11 +232,12 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return unsafe isCaptured ? clua_item(bytes: UnsafeRawPointer(bytes)?.assumingMemoryBound(to: UInt8.self), count: count) : nil
     }
 
-    /// The reason why a wait for the process must raise an error: the process exceeded its timeout, or its output exceeded the memory. Nil
+    /// The reason why a wait for the process must raise an error: the process exceeded its timeout, or its output exceeded the memory or the limit. Nil
     /// if the process runs, or has ended by itself or by a signal.
     var errorMessage: String? {
         guard let result else { return nil }
         if result.lacked_memory { return "not enough memory for what '\(name)' wrote: it was ended" }
+        if result.exceeded_limit { return "'\(name)' wrote more than \(captureLimit) bytes to one output and was ended (captureLimit)" }
         guard result.timed_out, let timeout else { return nil }
         var text = "'\(name)' took longer than \(timeout.scriptText) s and was ended"
         for (index, stream) in ["stdout", "stderr"].enumerated() {
