@@ -115,7 +115,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     private static func lastLine(of output: clua_item?) -> String {
         guard let output = unsafe output, unsafe output.count > 0 else { return "" }
         let bytes = unsafe UnsafeRawBufferPointer(start: output.bytes, count: output.count).suffix(1000)
-        let line = String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isNewline).last
+        let line = unsafe String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isNewline).last
         return line.map { ": \($0)" } ?? ""
     }
 
