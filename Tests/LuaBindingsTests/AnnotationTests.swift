@@ -108,7 +108,7 @@ import Testing
         }
         let made: Set = [
             "opscript.MapOptions", "opscript.Progress", "opscript.Change", "opscript.Blockage", "opscript.Capture",
-            "opscript.ProcessResult", "opscript.RetryOptions", "opscript.RateLimit",
+            "opscript.ProcessResult", "opscript.RunOptions", "opscript.ProgramError", "opscript.RetryOptions", "opscript.RateLimit",
         ]
         #expect(Set(file.fields.keys) == made.union(expected.map(\.name)))
     }

@@ -159,9 +159,9 @@ import Testing
         let remedy = " (an input that may be missing is { path, optional = true })"
         #expect(
             try run("{ folder .. '/rael.txt', folder .. '/no-such/*.c' }")
-                == "operation 'copy' did not run: it has no input 'rael.txt' (did you mean 'real.txt'?); no file matches its input 'no-such/*.c'"
+                == "'copy' did not run: it has no input 'rael.txt' (did you mean 'real.txt'?); no file matches its input 'no-such/*.c'"
                 + remedy)
-        #expect(try run("folder .. '/*.c'") == "operation 'copy' did not run: no file matches its input '*.c'" + remedy)
+        #expect(try run("folder .. '/*.c'") == "'copy' did not run: no file matches its input '*.c'" + remedy)
         #expect(folder["out"] == nil)
         #expect(try run("{ folder .. '/real.txt', { folder .. '/*.c', folder .. '/a', optional = true } }") == "ran")
         #expect(try run("{ folder .. '/b', optional = true }") == "ran")

@@ -153,7 +153,7 @@ import Testing
         #expect(
             try run(
                 """
-                local flood = opscript.sh 'head -c 100000000 /dev/zero'
+                local flood = opscript.sh { 'head -c 100000000 /dev/zero', captureLimit = 1 << 30 }
                 local stop = opscript.now() + 0.2
                 while opscript.now() < stop do end
                 local r = flood:wait()

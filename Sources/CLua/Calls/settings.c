@@ -182,6 +182,13 @@ static void replace_all_unsendable(lua_State *L, int table, const char *field) {
     while (lua_next(L, table)) replace_unsendable(L, table, field);
 }
 
+// The length of the list at `searchers`. `#` may be larger than any table, so it counts up to a limit.
+static lua_Integer count_searchers(lua_State *L, int searchers) {
+    enum { MOST = 1000 };
+    lua_Unsigned count = lua_istable(L, searchers) ? lua_rawlen(L, searchers) : 0;
+    return count < MOST ? (lua_Integer)count : MOST;
+}
+
 // Pushes the searchers, where a number means one of the state's own; nil if these are all.
 static void push_sent_searchers(lua_State *L) {
     int searchers = lua_gettop(L) + 1, known = searchers + 1, sent = searchers + 2;
@@ -190,9 +197,10 @@ static void push_sent_searchers(lua_State *L) {
     lua_remove(L, -2);
     clua_push_kept(L, CLUA_KEPT_SEARCHERS);
     lua_newtable(L);
-    lua_Integer i = 1;
-    bool are_own = true;
-    for (; lua_istable(L, searchers) && lua_rawgeti(L, searchers, i) != LUA_TNIL; i++) {
+    lua_Integer count = count_searchers(L, searchers);
+    bool are_own = count == count_searchers(L, known);
+    for (lua_Integer i = 1; i <= count; i++) {
+        lua_rawgeti(L, searchers, i);
         for (lua_Integer j = 1; lua_rawgeti(L, known, j) != LUA_TNIL; j++) {
             if (lua_rawequal(L, -1, -2)) {
                 lua_pushinteger(L, j);
@@ -205,8 +213,7 @@ static void push_sent_searchers(lua_State *L) {
         are_own &= lua_isinteger(L, -1);
         lua_rawseti(L, sent, i);
     }
-    lua_settop(L, sent);
-    if (are_own && i - 1 == (lua_Integer)lua_rawlen(L, known)) lua_pushnil(L);
+    if (are_own) lua_pushnil(L);
     lua_replace(L, searchers);
     lua_settop(L, searchers);
 }
@@ -314,16 +321,17 @@ static void apply_searchers(lua_State *L, int package, int sent) {
     }
     clua_push_kept(L, CLUA_KEPT_SEARCHERS);
     int from = lua_istable(L, sent) ? sent : known;
-    lua_Integer i = 1;
-    for (; lua_rawgeti(L, from, i) != LUA_TNIL; i++) {
+    lua_Integer count = count_searchers(L, from), before = count_searchers(L, searchers);
+    for (lua_Integer i = 1; i <= count; i++) {
+        lua_rawgeti(L, from, i);
         if (lua_isinteger(L, -1)) lua_rawgeti(L, known, lua_tointeger(L, -1));
         else if (lua_type(L, -1) == LUA_TSTRING) lua_pushcclosure(L, find_nothing, 1);
         lua_rawseti(L, searchers, i);
         lua_settop(L, known);
     }
-    for (lua_settop(L, known); lua_rawgeti(L, searchers, i) != LUA_TNIL; lua_settop(L, known)) {
+    for (lua_Integer i = count + 1; i <= before; i++) {
         lua_pushnil(L);
-        lua_rawseti(L, searchers, i++);
+        lua_rawseti(L, searchers, i);
     }
     lua_settop(L, searchers - 1);
 }

@@ -1,5 +1,6 @@
 import CIO
 import CLua
+import OpEngine
 
 /// The object that `opscript.process` and `opscript.sh` return.
 enum ProcessClass {
@@ -105,7 +106,7 @@ enum ProcessClass {
         return .object(process, .process, callbackAt: options[.onExit])
     }
 
-    /// The bytes that an output may have: the option, at most the memory limit of the operation that waits for them.
+    /// The bytes that an output may have: the option, at most half the memory limit of the operation, so that Lua's copy has room.
     private static func captureLimit(_ index: Int32?, in operation: LuaOperation?, _ call: Call) throws(CallError) -> Int {
         var limit = ChildProcess.captureLimit
         if let index {
@@ -114,7 +115,7 @@ enum ProcessClass {
             }
             limit = min(bytes, Int.max / 2)
         }
-        return min(limit, operation?.memoryLimit ?? .max)
+        return min(limit, operation?.memoryLimit.map { $0 / 2 } ?? .max)
     }
 
     private static func option(_ name: String, _ expected: String, at index: Int32, _ call: Call) -> CallError {
@@ -185,6 +186,8 @@ enum ProcessClass {
         let isOwn = process.belongs(to: state.currentOperation)
         _ = try state.wait(deadline: deadline, endsWhenCancelled: !isOwn) { !process.isRunning }
         if process.isRunning { return .nil }
+        // `opscript.run`: the body of a cancelled operation ends without a failure, since the operation has ended its program.
+        if isOwn, call.count >= 3, try call.boolean(at: 3), state.currentOperation?.isCancelled ?? false { throw .stop(.interrupted) }
         if let errorMessage = process.errorMessage { throw .message(errorMessage) }
         return try unsafe call.push { unsafe process.withResult($0) }
     }

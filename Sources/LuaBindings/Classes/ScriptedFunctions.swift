@@ -447,7 +447,7 @@ enum ScriptedFunctions {
           local statuses = accepted(ok)
           local isStarted, process = pcall(isShell and sh or process, options)
           if not isStarted then error(process, 3) end
-          local hasEnded, result = pcall(process.wait, process)
+          local hasEnded, result = pcall(process.wait, process, nil, true)
           if hasEnded and result and statuses[result.status] then
             return result.stdout and gsub(result.stdout, "\n$", "")
           end

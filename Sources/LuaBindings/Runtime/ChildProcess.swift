@@ -232,8 +232,8 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return unsafe isCaptured ? clua_item(bytes: UnsafeRawPointer(bytes)?.assumingMemoryBound(to: UInt8.self), count: count) : nil
     }
 
-    /// The reason why a wait for the process must raise an error: the process exceeded its timeout, or its output exceeded the memory or the limit. Nil
-    /// if the process runs, or has ended by itself or by a signal.
+    /// The reason why a wait for the process must raise an error: the process exceeded its timeout, or its output exceeded the memory or the
+    /// limit. Nil if the process runs, or has ended by itself or by a signal.
     var errorMessage: String? {
         guard let result else { return nil }
         if result.lacked_memory { return "not enough memory for what '\(name)' wrote: it was ended" }

@@ -34,7 +34,7 @@ struct MissingInputs {
                 known = next + "/"
                 continue
             }
-            let near = Spelling.nearest(to: String(part), among: names.filter { abs($0.utf8.count - part.utf8.count) <= 2 }, within: 2)
+            let near = Spelling.nearest(to: String(part), among: names, within: part.utf8.count > 4 ? 2 : 1)
             return near.map { " (did you mean '\(known)\($0)\(path.dropFirst(next.count))'?)" } ?? ""
         }
         return ""

@@ -147,7 +147,7 @@ enum AllocationSteps {
         "operations that ask the store": """
         local function ask(options)
           options.memoize, options.version, options.env, options.keepOnFailure = true, { n }, { 'HOME' }, true
-          options.inputs, options.main = { '/no/such/input' }, function(op, a) return { a, n } end
+          options.inputs, options.main = { '/no/such/input', optional = true }, function(op, a) return { a, n } end
           options.arguments = { { n, x = {} } }
           local op = Operation.new(options)
           q:addOperation(op):waitUntilFinished()
@@ -258,9 +258,12 @@ enum AllocationSteps {
         return shape.results, tostring(shape), tostring(Shape), shape:why()
         """,
         "a program": """
-        local program = opscript.process { 'cat', input = 'text', env = { KEY = 'value' }, cwd = '/', timeout = 100 }
+        local program = opscript.process { 'cat', input = 'text', env = { KEY = 'value' }, cwd = '/', timeout = 100, captureLimit = 1000 }
         local result = program:wait()
         assert(result.status == 0 and result.stdout == 'text')
+        local shown = opscript.run { 'echo', 'text', timeout = 100 } .. opscript.quote "it's"
+        local _, problem = pcall(opscript.run, { 'false' })
+        shown = shown .. tostring(problem)
         return tostring(program), program.pid, program.isRunning, program.stdout, pcall(opscript.process, { '/no/such/program' })
         """,
         "finalizers": """
