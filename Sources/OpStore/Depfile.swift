@@ -1,13 +1,13 @@
 /// The files that a compiler has read, as `cc -MF` writes them: rules of make without commands.
 enum Depfile {
-    /// The prerequisites of all rules, in their order, each once. Nil if the text has no rule, or a line that is not a rule.
+    /// The targets and the prerequisites of all rules, in their order, each once. Nil if the text has no rule, or a line that is not a rule.
     ///
     /// As in make, a backslash at the end of a line continues it, `\#` and `\:` are the character, `$$` is a dollar sign, and 2n + 1 backslashes before a
     /// space are n of them and a space that belongs to the name.
-    static func prerequisites(in text: [UInt8]) -> [String]? {
+    static func rules(in text: [UInt8]) -> (targets: [String], prerequisites: [String])? {
         if text.contains(0) { return nil }
         var parser = Parser(text: text)
-        return parser.parse()
+        return parser.parse() ? (parser.targets, parser.names) : nil
     }
 
     private struct Parser {
@@ -18,6 +18,7 @@ enum Depfile {
         /// Whether the line has a target, and no colon yet.
         var hasTarget = false
         var hasRule = false
+        var targets: [String] = []
         var names: [String] = []
         var seen: Set<String> = []
 
@@ -29,13 +30,14 @@ enum Depfile {
 
         func byte(at index: Int) -> UInt8? { index < text.count ? text[index] : nil }
 
-        mutating func parse() -> [String]? {
+        /// Returns whether the text has rules only.
+        mutating func parse() -> Bool {
             while let byte = byte(at: position) {
                 position += 1
                 switch byte {
                 case Self.newline:
                     endWord()
-                    if hasTarget { return nil }
+                    if hasTarget { return false }
                     isTarget = true
                 case Self.carriageReturn where self.byte(at: position) == Self.newline: break
                 case _ where Self.blanks.contains(byte): endWord()
@@ -44,13 +46,13 @@ enum Depfile {
                     word.append(byte)
                     position += 1
                 case Self.colon where isTarget && endsTargets(self.byte(at: position)):
-                    word = []
+                    endWord()
                     (isTarget, hasTarget, hasRule) = (false, false, true)
                 default: word.append(byte)
                 }
             }
             endWord()
-            return hasRule && !hasTarget ? names : nil
+            return hasRule && !hasTarget
         }
 
         /// Whether a colon before this byte ends the targets. Otherwise it is part of a name.
@@ -88,11 +90,12 @@ enum Depfile {
         private mutating func endWord() {
             defer { word = [] }
             if word.isEmpty { return }
+            let name = String(decoding: word, as: UTF8.self)
             if isTarget {
                 hasTarget = true
+                if !targets.contains(name) { targets.append(name) }
                 return
             }
-            let name = String(decoding: word, as: UTF8.self)
             if seen.insert(name).inserted { names.append(name) }
         }
     }

@@ -26,7 +26,7 @@ struct ResolvedStep {
         }
         outputs = step.outputs.map { paths.recorded($0, in: step.directory) }
         depfile = step.depfile.map { paths.recorded($0, in: step.directory) }
-        directory = step.directory
+        directory = step.depfileDirectory.map { paths.absolute($0, in: step.directory) } ?? step.directory
         var hasher = Hasher128()
         hasher.combine(step.identity)
         identity = hasher.finalize()

@@ -59,7 +59,7 @@ struct Start {
         }
         if let depfile = step.depfile {
             var known = Set(inputs.map(\.path) + step.outputs + [depfile])
-            for name in try names(in: depfile, files) {
+            for name in try names(in: depfile, of: step, store) {
                 let path = store.paths.recorded(name, in: step.directory)
                 if !known.insert(path).inserted { continue }
                 guard let state = files.state(of: path, at: moment), state.kind == .file else {
@@ -94,9 +94,15 @@ struct Start {
         return state
     }
 
-    private func names(in depfile: String, _ files: FileStates) throws(NotRecorded) -> [String] {
-        guard let text = files.contents(of: depfile) else { throw NotRecorded(reason: "it did not write its depfile '\(depfile)'") }
-        guard let names = Depfile.prerequisites(in: text) else { throw NotRecorded(reason: "its depfile '\(depfile)' has no rule") }
-        return names
+    private func names(in depfile: String, of step: ResolvedStep, _ store: Store) throws(NotRecorded) -> [String] {
+        guard let text = store.files.contents(of: depfile) else { throw NotRecorded(reason: "it did not write its depfile '\(depfile)'") }
+        guard let rules = Depfile.rules(in: text) else { throw NotRecorded(reason: "its depfile '\(depfile)' has no rule") }
+        // With targets of another folder, the prerequisites are in that folder, too.
+        if !step.outputs.isEmpty, !rules.targets.contains(where: { step.outputs.contains(store.paths.recorded($0, in: step.directory)) }) {
+            throw NotRecorded(
+                reason: "its depfile '\(depfile)' has rules for '\(rules.targets.first ?? "")', not for its output '\(step.outputs[0])' "
+                    + "(depfile = { path, cwd = folder } names the folder of the compiler)")
+        }
+        return rules.prerequisites
     }
 }

@@ -25,6 +25,9 @@ public struct Step: Sendable {
     /// A file in the format of `cc -MF`, written by the body, with further files that the step has read.
     public var depfile: String?
 
+    /// The folder that relative paths in the depfile are relative to. Nil: `directory`.
+    public var depfileDirectory: String?
+
     /// Whether the store keeps a value as well. If so, work without one is not up to date.
     public var memoizes = false
 

@@ -9,6 +9,8 @@ struct Opscript {
     static func main() {
         // The command is also installed under a second name: as the executable for worker processes of programs that use the library for C.
         WorkerProcess.serveIfRequested()
+        openStandardDescriptors()
+        Runtime.checkOutputAtExit()
         let words = CommandLine.arguments
         let name = words.first ?? "opscript"
         if words.count > 1 {
@@ -28,6 +30,13 @@ struct Opscript {
         } catch {
             Message.write("\(name): \(error.message)\n\(Usage.short(name: name))\n")
             exit(1)
+        }
+    }
+
+    /// Opens `/dev/null` for each standard descriptor that is closed, so that no other file gets its number.
+    private static func openStandardDescriptors() {
+        for descriptor in STDIN_FILENO...STDERR_FILENO where fcntl(descriptor, F_GETFD) < 0 {
+            _ = unsafe open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY)
         }
     }
 

@@ -176,6 +176,30 @@ import Testing
         }
     }
 
+    @Test("A depfile for another folder's outputs is not recorded, unless cwd names that folder; then its inputs count")
+    func depfileOfAnotherFolder() throws {
+        let folder = try StoreFolder()
+        folder["v.h"] = "1"
+        func run(_ depfile: String) throws -> [LuaValue] {
+            try folder.run(
+                """
+                local op = Operation.new { outputs = folder .. '/v.o', depfile = \(depfile), main = function()
+                    for name, text in pairs { ['v.o'] = 'object', ['v.d'] = 'v.o: v.h\\n' } do
+                        io.open(folder .. '/' .. name, 'w'):write(text):close()
+                    end
+                end }
+                queue:addOperation(op):waitUntilFinished()
+                return op.isSkipped, op.error
+                """)
+        }
+        for _ in 0..<2 { #expect(try run("folder .. '/v.d'") == [false, .nil]) }
+        let depfile = "{ folder .. '/v.d', cwd = folder }"
+        #expect(try run(depfile) == [false, .nil])
+        #expect(try run(depfile) == [true, .nil])
+        folder["v.h"] = "2"
+        #expect(try run(depfile) == [false, .nil])
+    }
+
     @Test("The outputs of a body that is stopped or cancelled are removed")
     func stops() throws {
         let folder = try StoreFolder()

@@ -396,6 +396,33 @@ import Testing
             """)
     }
 
+    @Test("The values of a generic for are a list; the iterator is closed at the end and when the loop is left")
+    func valuesOfAFor() throws {
+        try script(
+            """
+            local function results(...)
+              local list = {}
+              for _, result in queue:map(function(x) return x end, ...) do list[#list + 1] = tostring(result) end
+              return table.concat(list, ",")
+            end
+            assert(results(ipairs { "a", false, "b" }) == "a,false,b")
+            assert(results(("a b"):gmatch "%a") == "a,b" and results(table.pack()) == "")
+            local path = os.tmpname()
+            io.open(path, "w"):write("one\\ntwo\\n"):close()
+            assert(results(io.lines(path)) == "one,two")
+            local closed = 0
+            local function counting(limit)
+              local closer = setmetatable({}, { __close = function() closed = closed + 1 end })
+              return function(last, n) if n < last then return n + 1 end end, limit, 0, closer
+            end
+            assert(results(counting(3)) == "1,2,3" and closed == 1)
+            for i in queue:map(function(x) return x end, counting(1 << 40)) do if i == 5 then break end end
+            assert(closed == 2)
+            assert(queue:forEach(function() end, ipairs { 1, 2 }) == 2)
+            os.remove(path)
+            """)
+    }
+
     @Test func misuseIsAnError() throws {
         try script(
             """
@@ -405,6 +432,8 @@ import Testing
             end
             refused("bad argument #1 to 'map' (function expected, got number)", function() queue:map(1, {}) end)
             refused("bad argument #2 to 'map' (table or iterator function expected, got nil)", function() queue:map(print) end)
+            refused("bad argument #2 to 'map' (array expected, got a table with the key 'a' and no element 1)", function() queue:map(print, { a = 1 }) end)
+            refused("bad argument #2 to 'map' ('pairs' gives keys and values: ", function() queue:map(print, pairs { a = 1 }) end)
             refused("bad argument #3 to 'forEach' (unknown option 'inflight')", function() queue:forEach(print, {}, { inflight = 1 }) end)
             refused("bad argument #3 to 'map' (inFlight must be an integer of at least 1)", function()
               queue:map(print, {}, { inFlight = 0 })

@@ -462,7 +462,7 @@ import Testing
             ),
             ("inputs = 5", "inputs must be a string or an array of strings, got a number"),
             ("outputs = { 'a', {} }", "outputs[2] must be a string, got a table"),
-            ("depfile = {}", "depfile must be a string, got a table"),
+            ("depfile = {}", "depfile must be one path, got 0"),
         ])
     func misuse(options: String, message: String) throws {
         let folder = try StoreFolder()

@@ -18,10 +18,10 @@ import Testing
         ("a.o: ü.c $x", ["ü.c", "$x"]),
         ("a.o:", []),
     ])
-    func prerequisites(text: String, names: [String]) { #expect(Depfile.prerequisites(in: Array(text.utf8)) == names) }
+    func prerequisites(text: String, names: [String]) { #expect(Depfile.rules(in: Array(text.utf8))?.prerequisites == names) }
 
     @Test(arguments: ["", "\n", "a.o a.c", "a.o a:b", "a.o: a\0.c", "a.o: a.c\nb.o:b.c a.c\n", "a.o: a.c\nb.c"])
     func aTextWithoutARuleIsNone(text: String) {
-        #expect(Depfile.prerequisites(in: Array(text.utf8)) == nil)
+        #expect(Depfile.rules(in: Array(text.utf8)) == nil)
     }
 }

@@ -72,6 +72,24 @@ struct EndingTests {
         #expect(try run("os.exit(3)") == Outcome(status: 3, output: [], errors: []))
     }
 
+    @Test(
+        "Output that cannot be written is an error; a script that has closed stdout ends as with lua",
+        arguments: ["print 'x'", "opscript.OperationQueue.new():addOperation(function() print 'x' end)", "print 'x' os.exit(0)"])
+    func fullDisk(script: String) throws {
+        let outcome = try Command.shell("\"$OPSCRIPT\" -e \"$1\" >/dev/full", script).run()
+        #expect(outcome.status == 1, "\(outcome)")
+        #expect(outcome.errorText == "opscript: cannot write standard output: No space left on device\n", "\(outcome)")
+        #expect(
+            try Command.opscript("-e", "print 'x' io.stdout:close()").run() == Outcome(status: 0, output: Array("x\n".utf8), errors: []))
+    }
+
+    @Test("The command runs without a standard descriptor", arguments: ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+    func closedDescriptors(redirection: String) throws {
+        let script = "opscript.OperationQueue.new():addOperation(function() io.open('/dev/null'):close() end)"
+        let outcome = try Command.shell("\"$OPSCRIPT\" -e \"$1\" \(redirection)", script).run()
+        #expect(outcome == Outcome(status: 0, output: [], errors: []), "\(outcome)")
+    }
+
     @Test("A failure without a message says so, and how a program of the operation has ended")
     func emptyMessages() throws {
         let outcome = try run(

@@ -1,8 +1,13 @@
 // Writes the output of scripts: each call in one piece, to its file or to the host, and no more than the host allows.
+#include <errno.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "Libraries/libraries_raising.h"
 #include "Libraries/output_raising.h"
@@ -16,6 +21,21 @@ static void spend(lua_State *L, size_t count) {
     if (!clua_allowance_spend(output, count))
         luaL_error(L, "the limit of %I bytes of output is exceeded (limits.outputBytes)", (LUAI_UACINT)clua_allowance_limit(output));
 }
+
+// Why a line could not be written to stdout; 0 if none has failed.
+static _Atomic(int) output_error;
+
+// At the end of the process. A script may have closed stdout.
+static void check_output(void) {
+    if (fileno(stdout) < 0) return;
+    if (fflush(stdout) != 0) output_error = errno;
+    if (!ferror(stdout)) return;
+    int error = output_error;
+    dprintf(STDERR_FILENO, "opscript: cannot write standard output%s%s\n", error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    _exit(1);
+}
+
+void clua_check_output_at_exit(void) { atexit(check_output); }
 
 // Gives bytes to the host, if the host takes the output to `file`. Otherwise returns false.
 static bool redirect(lua_State *L, const FILE *file, const char *bytes, size_t count) {
@@ -47,8 +67,8 @@ static int print(lua_State *L) {
     const char *bytes = lua_tolstring(L, -1, &length);
     spend(L, length);
     if (redirect(L, stdout, bytes, length)) return 0;
-    fwrite(bytes, 1, length, stdout);
-    fflush(stdout);
+    bool is_written = fwrite(bytes, 1, length, stdout) == length;
+    if (fflush(stdout) != 0 || !is_written) output_error = errno;
     return 0;
 }
 

@@ -23,4 +23,7 @@ void clua_seed_random(lua_State *L, uint64_t first, uint64_t second);
 /// Lua's version and copyright.
 const char *clua_copyright(void);
 
+/// Makes the end of the process check that stdout was written. If not, the process ends with a message and status 1. Call once.
+void clua_check_output_at_exit(void);
+
 #endif

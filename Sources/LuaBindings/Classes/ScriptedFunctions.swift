@@ -78,6 +78,27 @@ enum ScriptedFunctions {
           return iterator, nil, nil, setmetatable({ close = close }, Closer)
         end
 
+        -- The list of inputs and the options of `map`. After a list that is the first of the values of a generic `for`, as in
+        -- `queue:map(f, ipairs(t))`, there are no options but the other values.
+        local function given(list, options, ...)
+          if type(list) ~= "function" or select("#", ...) == 0 or streams[list] or rawequal(list, next) then return list, options end
+          local state, control, closing = options, ...
+          local isIndexed = rawequal(list, (ipairs {}))
+          local function close()
+            local closed <close> = closing
+            closing = nil
+          end
+          local function read()
+            local first, second = list(state, control)
+            control = first
+            if first == nil then close() end
+            if isIndexed then return second end
+            return first
+          end
+          streams[read] = { isIndexed = false, close = close }
+          return read, nil
+        end
+
         -- A function that puts at most `count` inputs into `inputs`, with their number as `inputs.n`, and returns whether there may be more.
         local function reader(list)
           if type(list) == "table" then
@@ -288,6 +309,13 @@ enum ScriptedFunctions {
           if type(list) ~= "table" and type(list) ~= "function" then
             refuse(position, method, "table or iterator function expected, got " .. type(list))
           end
+          if rawequal(list, next) then
+            refuse(position, method, "'pairs' gives keys and values: an array or an iterator of single values expected")
+          elseif type(list) == "table" and #list == 0 then
+            for key in pairs(list) do
+              if key ~= "n" then refuse(position, method, "array expected, got a table with the key '" .. tostring(key) .. "' and no element 1") end
+            end
+          end
           if options == nil then options = {} end
           if type(options) ~= "table" then refuse(position + 1, method, "table of options expected, got " .. type(options)) end
           for key, value in pairs(options) do
@@ -313,8 +341,8 @@ enum ScriptedFunctions {
           }, Map)
         end
 
-        local function map(queue, f, list, options)
-          local map = newMap("map", queue, f, nil, list, options)
+        local function map(queue, f, ...)
+          local map = newMap("map", queue, f, nil, given(...))
           local before, at, count, results, failure = 0, 0, 0, nil, nil
           return loop(function()
             while at == count do
@@ -337,8 +365,8 @@ enum ScriptedFunctions {
           end, true, function() map:close() end)
         end
 
-        local function forEach(queue, f, list, options)
-          local map <close> = newMap("forEach", queue, f, nil, list, options)
+        local function forEach(queue, f, ...)
+          local map <close> = newMap("forEach", queue, f, nil, given(...))
           local total, failures = 0, {}
           for batch, _, count, failure in map.nextBatch, map do
             total = total + count

@@ -12,7 +12,7 @@ extension Call {
         if let index = options[.memoize] { step.memoizes = try option("memoize") { () throws(CallError) in try boolean(at: index) } }
         if let index = options[.inputs] { try readInputs(of: &step, at: index) }
         if let index = options[.outputs] { step.outputs = try paths(at: index, "outputs") }
-        if let index = options[.depfile] { step.depfile = try paths(at: index, "depfile", isOne: true).first }
+        if let index = options[.depfile] { try readDepfile(of: &step, at: index) }
         if let index = options[.env] { step.environment = try variables(at: index) }
         if let index = options[.version] { step.version = try version(at: index) }
         if let index = options[.keepOnFailure] {
@@ -50,17 +50,34 @@ extension Call {
         step.optionalInputs = try isOptional(index, "inputs") ? Set(step.inputs) : optional
     }
 
+    /// Reads a path, or `{ path, cwd = folder }`.
+    private func readDepfile(of step: inout StepOptions, at index: Int32) throws(CallError) {
+        let names = try paths(at: index, "depfile")
+        guard names.count == 1 else { throw .message("depfile must be one path, got \(names.count)") }
+        step.depfile = names[0]
+        if isTable(at: index) {
+            step.depfileDirectory = try field("cwd", of: index, "depfile") { value throws(CallError) in try requiredString(at: value) }
+        }
+    }
+
     /// The field `optional` of a list of inputs.
     private func isOptional(_ index: Int32, _ name: String) throws(CallError) -> Bool {
-        var isOptional = false
+        try field("optional", of: index, name) { value throws(CallError) in try boolean(at: value) } ?? false
+    }
+
+    /// The only field that a table of paths may have; nil if it has none.
+    private func field<Value>(
+        _ field: String, of index: Int32, _ name: String, _ read: (Int32) throws(CallError) -> Value
+    ) throws(CallError) -> Value? {
+        var found: Value?
         try forEachField(of: index) { key, value throws(CallError) in
             if type(at: key) == LUA_TNUMBER { return }
-            guard string(at: key) == "optional" else {
-                throw .message("\(name) has paths and the field 'optional', got the field '\(string(at: key) ?? typeName(at: key))'")
+            guard string(at: key) == field else {
+                throw .message("\(name) has paths and the field '\(field)', got the field '\(string(at: key) ?? typeName(at: key))'")
             }
-            isOptional = try option("\(name).optional") { () throws(CallError) in try boolean(at: value) }
+            found = try option("\(name).\(field)") { () throws(CallError) in try read(value) }
         }
-        return isOptional
+        return found
     }
 
     private func paths(at index: Int32, _ name: String, isOne: Bool = false) throws(CallError) -> [String] {

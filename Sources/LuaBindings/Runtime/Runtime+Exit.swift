@@ -1,3 +1,4 @@
+import CLua
 package import OpEngine
 import Synchronization
 
@@ -31,6 +32,9 @@ extension Runtime {
     /// Calls `body`, on the thread inside, when the script calls `os.exit` in the main state, which ends the process at once. Its argument is the
     /// operation that the call ends, if the script has called `os.exit` in one.
     package func whenScriptExits(_ body: @escaping (Operation?) -> Void) { core.scriptExits = body }
+
+    /// Makes the end of the process check that stdout was written. If not, the process ends with a message and status 1. Call once.
+    package static func checkOutputAtExit() { clua_check_output_at_exit() }
 
     /// Compiles a file, or standard input if `file` is nil, and runs nothing.
     ///

@@ -7,6 +7,8 @@ struct StepOptions: Sendable {
     var optionalInputs: Set<String> = []
     var outputs: [String] = []
     var depfile: String?
+    /// The folder that paths in the depfile are relative to; nil for the working directory.
+    var depfileDirectory: String?
     /// The names of the environment variables that count.
     var environment: [String] = []
     var version: Digest?

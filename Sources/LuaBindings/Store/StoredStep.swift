@@ -68,6 +68,7 @@ final class StoredStep: Sendable {
         step.optionalInputs = options.optionalInputs
         step.outputs = options.outputs
         step.depfile = options.depfile
+        step.depfileDirectory = options.depfileDirectory
         step.memoizes = true
         step.keepsOutputsOnFailure = options.keepsOutputsOnFailure
         do throws(StoreError) {
