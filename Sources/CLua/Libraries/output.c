@@ -1,4 +1,5 @@
 // Writes the output of scripts: each call in one piece, to its file or to the host, and no more than the host allows.
+#define _GNU_SOURCE
 #include <errno.h>
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
