@@ -223,6 +223,24 @@ import Testing
         }
     }
 
+    @Test("A result that would run code in the host is an error there; another process rebuilds it")
+    func resultsWithTransfer() throws {
+        try withProcesses { runtime in
+            try runtime.run(
+                """
+                local made = queue:addOperation(function()
+                  return setmetatable({ 1 }, { __transfer = function(self) return table.pack, self[1], 2 end })
+                end)
+                made:waitUntilFinished()
+                local ok, message = pcall(function() return made.result end)
+                assert(not ok and tostring(message):find('a metamethod would run in the host', 1, true), message)
+                local reader = queue:addOperation(function() return made.result.n end)
+                reader:waitUntilFinished()
+                assert(reader.result == 2, reader.error)
+                """)
+        }
+    }
+
     @Test func metamethodsWithoutSourceOrWithAnInstructionLimitAreRefused() throws {
         try withProcesses({ $0.limits.operationInstructions = 100_000_000 }) { runtime in
             let operation = try runtime.operation(

@@ -335,6 +335,10 @@ bool read_parcel(channel *channel, message_reader *reader, clua_parcel *parcel) 
         *parcel = (clua_parcel){0};
         return false;
     }
+    if (count > 0) {
+        uint8_t *flags = (uint8_t *)clua_parcel_bytes(parcel);
+        *flags = channel->trusts_peer ? *flags & ~CLUA_FROM_PROCESS : *flags | CLUA_FROM_PROCESS;
+    }
     // Wrong bytes in a flat parcel could do harm, so only a trusted peer may send one.
     parcel->is_flat = is_flat && channel->trusts_peer;
     read_lists(channel, reader, more);

@@ -186,10 +186,7 @@ static void keep_functions(lua_State *L, const clua_reply *reply) {
 static int perform_request(lua_State *L) {
     request *request = lua_touserdata(L, 1);
     lua_settop(L, 0);
-    clua_state_of(L)->refuses_rebuilt = true;
-    int status = clua_decode(L, &request->arguments, CLUA_CURRENT_ENVIRONMENT);
-    clua_state_of(L)->refuses_rebuilt = false;
-    if (status != LUA_OK) lua_error(L);
+    if (clua_decode(L, &request->arguments, CLUA_CURRENT_ENVIRONMENT) != LUA_OK) lua_error(L);
     luaL_checkstack(L, LUA_MINSTACK, NULL);
     const clua_host *host = clua_state_of(L)->host;
     request->reply = (clua_reply){.kind = CLUA_REPLY_NOTHING};

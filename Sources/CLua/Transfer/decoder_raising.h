@@ -16,6 +16,7 @@ typedef struct decoder {
     parcel_reader reader;
     clua_environment environment;
     bool has_globals, has_identities;
+    bool is_from_process;  // a worker process has sent the values, so no code runs here on their arrival
     bool has_strings;  // the table of strings exists
     bool needs_environment;  // a value that travels by name may use globals, or has functions from another parcel
     bool uses_environment;  // some decoded value may inspect the global table itself

@@ -101,10 +101,11 @@ static void fill_environments(decoder *d) {
 // MARK: tables
 
 // Pops the metatable on top, which the object below it gets. Lua looks for a finalizer only now, so where none may run, it finds none.
-static void give_metatable(lua_State *L) {
+static void give_metatable(decoder *d) {
+    lua_State *L = d->L;
     const clua_state *state = clua_state_of(L);
     bool is_stand_in = state->wrap_function != NULL;
-    if (!is_stand_in && !(state->restrictions & CLUA_NO_FINALIZERS)) {
+    if (!is_stand_in && !d->is_from_process && !(state->restrictions & CLUA_NO_FINALIZERS)) {
         lua_setmetatable(L, -2);
         return;
     }
@@ -169,7 +170,7 @@ void decode_table_body(decoder *d, const uint32_t counts[2], bool had, int depth
         if (had)
             lua_pop(L, 1);
         else
-            give_metatable(L);
+            give_metatable(d);
     }
     if (had) identity_drop_copy(d);
 }
@@ -435,6 +436,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
     if (parcel->value_count > 0) {
         uint8_t flags = reader_byte(&decoder.reader);
         decoder.has_globals = (flags & CLUA_HAS_GLOBALS) != 0;
+        decoder.is_from_process = (flags & CLUA_FROM_PROCESS) != 0;
         if ((flags & CLUA_HAS_IDENTITIES) != 0) identity_read(&decoder);
         if (flags & CLUA_HAS_SWITCHES) decode_switches(&decoder);
         for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);

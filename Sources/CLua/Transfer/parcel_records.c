@@ -74,8 +74,7 @@ static void decode_rebuilt_record(decoder *d) {
     int arguments = lua_gettop(L);
     uint32_t count = read_count(d, 1000000);
     if (!lua_istable(L, arguments) || count == 0) malformed(d);
-    if (clua_state_of(L)->refuses_rebuilt)
-        luaL_error(L, CLUA_METAMETHOD_REFUSED);
+    if (d->is_from_process) luaL_error(L, CLUA_METAMETHOD_REFUSED);
     luaL_checkstack(L, (int)count + 8, "too many values from __transfer");
     for (uint32_t i = 1; i <= count; i++) lua_rawgeti(L, arguments, i);
     lua_call(L, (int)count - 1, 1);

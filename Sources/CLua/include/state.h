@@ -152,7 +152,6 @@ typedef struct clua_state {
     struct clua_allowance *output;  // the bytes that the state may still print; NULL for no limit
     struct clua_process *process;  // the worker process for which the state answers calls; see process.h
     void (*wrap_function)(lua_State *L, int index);  // in such a state: makes a function of a script run in the process; may raise
-    bool refuses_rebuilt;  // it decodes values of that process now, so no function of `__transfer` may run here
     bool tells_host;  // the host wants to know when a collection ends
     char *warning;  // owned: the pieces of an incomplete warning, or NULL
     size_t warning_count;
