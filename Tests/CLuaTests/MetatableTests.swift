@@ -120,4 +120,19 @@ import Testing
                 assert(depth == 500 and t.x == 'm')
                 """)
     }
+
+    @Test func aClassOfAParcelThatFailsIsUsedByNoOther() throws {
+        let sender = State(), receiver = State()
+        let parcel = try sender.encode(
+            """
+            local Point = { 'text', sum = function(p) return p.x + 1 end }
+            Point.__index = Point
+            return setmetatable({ x = 1 }, Point)
+            """)
+        let wrong = parcel.bytes.replacing([UInt8]("text".utf8), with: [UInt8]("t".utf8))
+        #expect(receiver.decode(parcel, bytes: wrong, in: CLUA_CURRENT_ENVIRONMENT) != LUA_OK)
+        receiver.count = 0
+        try receiver.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
+        try receiver.run("local p = ... assert(getmetatable(p)[1] == 'text' and p:sum() == 2)", arguments: 1)
+    }
 }

@@ -29,7 +29,7 @@ typedef struct decoder {
     int strings;       // 1 + number -> string
     int classes;       // groups of five: class, version, contents, name, superclass
     lua_Integer class_count;
-    int identities;    // ordinal -> number of the class; if this state's own table replaces the copy: ordinal -> true, table -> true
+    int identities;    // ordinal -> number of the class, table -> number; if this state's own table replaces the copy: ordinal -> true, table -> true
     int values;        // the decoded values follow this stack index
 } decoder;
 

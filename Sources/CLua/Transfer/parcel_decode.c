@@ -442,6 +442,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
         decode_records(&decoder);
         set_classes(&decoder);
+        identity_keep(&decoder);
         // A body with `load` as an upvalue may use globals even if its own code does not.
         if (decoder.needs_environment && environment == CLUA_FRESH_ENVIRONMENT) {
             decoder_push_environment(&decoder, 0);

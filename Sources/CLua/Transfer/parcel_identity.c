@@ -89,7 +89,7 @@ void identity_read(decoder *d) {
     if (size == 0) reader_malformed(&d->reader);
     d->reader.end -= size;
     const uint8_t *next = d->reader.end, *end = next + size - sizeof(uint32_t);
-    lua_createtable(L, 0, 8);
+    lua_createtable(L, 0, size < 400 ? 2 * (int)(size / CLUA_IDENTITY_BYTES) : 64);
     for (; next < end; next += CLUA_IDENTITY_BYTES) {
         uint32_t ordinal;
         lua_Integer number;
@@ -112,7 +112,7 @@ bool identity_had(decoder *d, uint32_t ordinal) {
 bool identity_had_table(decoder *d, int index) {
     if (!d->has_identities) return false;
     lua_pushvalue(d->L, index);
-    bool had = lua_rawget(d->L, d->identities) != LUA_TNIL;
+    bool had = lua_rawget(d->L, d->identities) == LUA_TBOOLEAN;
     lua_pop(d->L, 1);
     return had;
 }
@@ -124,17 +124,31 @@ bool identity_find(decoder *d, uint32_t ordinal) {
     lua_Integer number = lua_tointeger(L, -1);
     lua_pop(L, 1);
     if (!is_class) return false;
-    if (!clua_push_identified(L, number)) {
-        clua_identify(L, number);
-        return false;
+    bool had = clua_push_identified(L, number);
+    if (had) {
+        lua_replace(L, -2);
+        lua_pushboolean(L, 1);
+        lua_rawseti(L, d->identities, ordinal);
     }
-    lua_replace(L, -2);
-    lua_pushboolean(L, 1);
-    lua_rawseti(L, d->identities, ordinal);
     lua_pushvalue(L, -1);
-    lua_pushboolean(L, 1);
+    if (had)
+        lua_pushboolean(L, 1);
+    else
+        lua_pushinteger(L, number);
     lua_rawset(L, d->identities);
-    return true;
+    return had;
+}
+
+void identity_keep(decoder *d) {
+    lua_State *L = d->L;
+    if (!d->has_identities) return;
+    clua_need_stack(L, 12);
+    lua_pushnil(L);
+    while (lua_next(L, d->identities)) {
+        lua_Integer number = lua_tointeger(L, -1);
+        lua_pop(L, 1);
+        if (lua_istable(L, -1) && number != 0) clua_identify(L, number);
+    }
 }
 
 void identity_drop_copy(decoder *d) {

@@ -30,6 +30,9 @@ void identity_read(decoder *d);
 /// The new table on top has this ordinal. If it is a copy of a class that the state has, replaces the copy by the class, and returns true.
 bool identity_find(decoder *d, uint32_t ordinal);
 
+/// Everything has arrived. Only now the new classes are the state's own, so that no other parcel gets one that lacks something.
+void identity_keep(decoder *d);
+
 /// Whether the state had the table with this ordinal, or at this stack index, before.
 bool identity_had(decoder *d, uint32_t ordinal);
 bool identity_had_table(decoder *d, int index);
