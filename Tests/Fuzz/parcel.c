@@ -5,12 +5,21 @@
 //   parcel --seeds=seeds.lua --write=CORPUS  writes the initial parcels into a folder
 //
 // An input is four bytes followed by the bytes of a parcel. The four bytes choose the seed whose codes and objects are used, the
-// environment, and the memory that the state may take beyond what it holds (two bytes, 0 for enough).
+// environment, and the memory that the state may take beyond what it holds (two bytes, 0 for enough). If the seed has classes, their bytes follow,
+// and then the number of these bytes (two bytes).
+#include "Transfer/parcel_format.h"
+#include "Transfer/shared_string.h"
 #include "fuzzing.h"
 
 enum { HEADER = 4, ENOUGH = 32 << 20 };
 
 static const clua_host host = {.call = call, .sent = sent};
+
+// The bytes of the seed's classes; NULL if it has none.
+static const clua_shared_string *classes_of(const clua_parcel *seed) {
+    if ((clua_parcel_bytes(seed)[0] & CLUA_HAS_CLASSES) == 0) return NULL;
+    return clua_parcel_string(seed, clua_parcel_string_count(seed) - 1);
+}
 
 static void write_seeds(const char *directory) {
     for (int i = 0; i < seed_count; i++)
@@ -19,6 +28,12 @@ static void write_seeds(const char *directory) {
             const uint8_t header[HEADER] = {(uint8_t)i, (uint8_t)environment, 0, 0};
             fwrite(header, 1, sizeof header, file);
             fwrite(clua_parcel_bytes(&seeds[i]), 1, seeds[i].byte_count, file);
+            const clua_shared_string *classes = classes_of(&seeds[i]);
+            if (classes != NULL) {
+                const uint8_t count[] = {(uint8_t)(classes->count >> 8), (uint8_t)classes->count};
+                fwrite(classes->bytes, 1, classes->count, file);
+                fwrite(count, 1, sizeof count, file);
+            }
             fclose(file);
         }
 }
@@ -64,6 +79,19 @@ static void make_key(const clua_parcel *parcel) {
     free(bytes);
 }
 
+// Replaces the classes of the parcel by bytes at the end of the input. Returns the number of the bytes. `more` and `strings` have room for the lists.
+static size_t replace_classes(clua_parcel *parcel, const uint8_t *data, size_t size, clua_parcel_more *more, clua_shared_string **strings) {
+    if (classes_of(parcel) == NULL || size < HEADER + 2) return 0;
+    size_t count = (size_t)data[size - 2] << 8 | data[size - 1];
+    if (count > size - HEADER - 2) count = size - HEADER - 2;
+    *more = *parcel->more;
+    check(more->string_count == 1, "a seed with classes has other long strings");
+    *strings = clua_shared_string_copy((const char *)data + size - 2 - count, count);
+    more->strings = strings;
+    parcel->more = more;
+    return count + 2;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < HEADER) return 0;
@@ -75,6 +103,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     state->limit_bytes = state->used_bytes + (room == 0 ? ENOUGH : room);
 
     clua_parcel parcel = seeds[data[0] % seed_count];
+    clua_parcel_more more;
+    clua_shared_string *classes = NULL;
+    size -= replace_classes(&parcel, data, size, &more, &classes);
     // Other memory may follow libFuzzer's buffer directly. AddressSanitizer watches the end of this copy.
     parcel.byte_count = size - HEADER;
     parcel.bytes = malloc(parcel.byte_count);
@@ -84,6 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool is_decoded = decode(L, &parcel, environment);
     make_key(&parcel);
     free(parcel.bytes);
+    clua_shared_string_release(classes);
     if (is_decoded) {
         clua_parcel again;
         if (clua_encode(L, parcel.value_count, CLUA_STORED, &again) == LUA_OK) decode(L, &again, environment);

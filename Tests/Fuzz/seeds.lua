@@ -58,6 +58,11 @@ local function classes()
   return p, { p, Point, known }, deep, setmetatable({}, { __eq = rawequal })
 end
 
+-- The bytes of a class are the parcel's own only when the class is sent for the first time.
+local Known = { 1, { 2.5 }, name = "known", sum = function(p) return p.x + 1 end }
+Known.__index = Known
+local function known() return { setmetatable({ x = 1 }, Known), Known.sum, function() return Known end } end
+
 local function frozen()
   local f = require "opscript".freeze { 1, "text", { key = {} }, [("x"):rep(20000)] = true, f = function(x) return x end }
   return f, { f, [f] = f[3] }, function() return f end
@@ -83,4 +88,6 @@ return {
     local function run() hasRun = true end
     return run, setmetatable({}, { __index = run, __newindex = run, __len = run, __eq = run, __tostring = run, __close = run })
   end,
+  known,
+  known,
 }

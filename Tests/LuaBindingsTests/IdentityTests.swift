@@ -305,6 +305,25 @@ struct IdentityTests {
         }
     }
 
+    @Test func anInstanceOfAClassWithGlobalsOfItsOwnDoesNotReplaceThoseOfABody() throws {
+        try check(
+            """
+            local point = run(function()
+              limit = 5
+              local Point = { get = function() return limit end }
+              Point.__index = Point
+              return setmetatable({}, Point)
+            end)
+            for i = 1, 3 do
+              local x, limit = run(function(op, p)
+                x = i
+                return load 'return x' (), p.get()
+              end, point)
+              assert(x == i and limit == 5)
+            end
+            """)
+    }
+
     @Test func placeholdersOfPenlightReturn() throws {
         try check(
             """

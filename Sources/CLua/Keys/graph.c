@@ -183,15 +183,15 @@ static uint32_t parse_function(parser *p) {
 }
 
 static graph_value parse_environment(parser *p) {
-    // They are numbered in the order in which they come.
-    uint64_t number = message_count(&p->reader, p->environment_count + 1);
-    if (!parser_reserve(p, (void **)&p->environments, p->environment_count, &p->environment_capacity, 1, sizeof *p->environments))
-        return nothing;
-    if (number == p->environment_count) {
-        p->environments[number] = 1 + parser_add_node(p, (graph_node){.kind = NODE_ENVIRONMENT, .is_complete = true});
-        p->environment_count++;
+    // That of the first function is number 0. The others are numbered in the order in which they come.
+    uint64_t number = message_count(&p->reader, p->environment_count + 2);
+    while (p->environment_count <= number) {
+        if (!parser_reserve(p, (void **)&p->environments, p->environment_count, &p->environment_capacity, 1, sizeof *p->environments))
+            return nothing;
+        uint32_t node = parser_add_node(p, (graph_node){.kind = NODE_ENVIRONMENT, .is_complete = true});
+        p->environments[p->environment_count++] = node;
     }
-    return node_value(p->environments[number] - 1);
+    return p->reader.failed ? nothing : node_value(p->environments[number]);
 }
 
 // MARK: other objects
@@ -416,19 +416,34 @@ static void skip_switches(parser *p) {
     }
 }
 
+static void parse_classes(parser *p) {
+    size_t count = clua_parcel_string_count(p->graph->parcel);
+    if (count == 0) return parser_fail(p);
+    const clua_shared_string *string = clua_parcel_string(p->graph->parcel, count - 1);
+    const uint8_t *bytes = (const uint8_t *)string->bytes;
+    message_reader rest = p->reader;
+    p->reader = (message_reader){bytes, bytes + string->count - clua_identities_size(bytes, string->count), rest.failed};
+    while (!p->reader.failed && p->reader.next != p->reader.end) parse_value(p, 0);
+    bool failed = p->reader.failed;
+    p->reader = rest;
+    if (failed) parser_fail(p);
+}
+
 clua_key_status graph_make(const clua_parcel *parcel, graph *g) {
     *g = (graph){.parcel = parcel};
     if (parcel->value_count == 0) return CLUA_KEY_MADE;
     const uint8_t *bytes = clua_parcel_bytes(parcel);
-    size_t identities = clua_identities_size(bytes, parcel->byte_count);
-    parser p = {.graph = g, .reader = {bytes, bytes + parcel->byte_count - identities, false}};
+    parser p = {.graph = g, .reader = {bytes, bytes + parcel->byte_count, false}};
     pointer_map_init(&p.references);
     pointer_map_init(&p.frozen);
     g->roots = calloc((size_t)parcel->value_count + 1, sizeof *g->roots);
     g->root_count = parcel->value_count;
     p.no_memory = g->roots == NULL;
     if (p.no_memory) parser_fail(&p);
-    if (message_byte(&p.reader) & CLUA_HAS_SWITCHES) skip_switches(&p);
+    uint8_t flags = message_byte(&p.reader);
+    if (flags & CLUA_HAS_IDENTITIES) p.reader.end -= clua_identities_size(p.reader.next, (size_t)(p.reader.end - p.reader.next));
+    if (flags & CLUA_HAS_SWITCHES) skip_switches(&p);
+    if (flags & CLUA_HAS_CLASSES) parse_classes(&p);
     for (uint32_t i = 0; i < parcel->value_count && !p.reader.failed; i++) g->roots[i] = parse_value(&p, 0);
     parse_records(&p);
     if (p.reader.next != p.reader.end) p.reader.failed = true;

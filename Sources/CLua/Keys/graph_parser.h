@@ -18,7 +18,7 @@ typedef struct parser {
     bool no_memory;
     uint32_t *objects;  // nodes by ordinal
     uint32_t *strings;  // texts by the number that later references use
-    uint32_t *environments;  // 1 + node by number; 0 for none yet
+    uint32_t *environments;  // node by number
     size_t object_count, object_capacity, string_count, string_capacity, environment_count, environment_capacity;
     pointer_map references;  // node by object
     pointer_map frozen;      // node by table

@@ -66,6 +66,7 @@ typedef struct encoder {
     parcel_writer writer;
     known_key known_keys[KNOWN_KEYS];  // by position in the table
     pointer_map met;       // tables, functions, kept strings, upvalue cells, environments, codes
+    size_t classes_end;    // where the bytes of the classes end that were written first; 0 for none
     uint32_t object_count;
     uint32_t string_count;
     uint32_t environment_count;

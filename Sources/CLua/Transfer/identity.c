@@ -45,6 +45,7 @@ bool clua_push_identified(lua_State *L, lua_Integer number) {
 void clua_identify(lua_State *L, lua_Integer number) {
     clua_state *state = clua_state_of(L);
     clua_push_kept_weak(L, CLUA_KEPT_IDENTITIES, "k");
+    state->has_classes = true;
     lua_pushvalue(L, -2);
     lua_pushinteger(L, number);
     lua_rawset(L, -3);

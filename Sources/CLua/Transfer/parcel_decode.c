@@ -189,7 +189,7 @@ void decode_table(decoder *d, bool is_kept, int depth) {
 
 static void decode_table_later(decoder *d) {
     // Each place and each pair takes at least one byte of the record.
-    size_t most = reader_remaining(&d->reader) + 1;
+    size_t most = d->parcel->byte_count + 1;
     uint32_t places = read_count(d, most), pairs = read_count(d, most);
     // A parcel of many such tables could promise much more than it has.
     d->promised_count += (uint64_t)places + pairs;
@@ -439,6 +439,7 @@ void clua_decode_here(lua_State *L, const clua_parcel *parcel, clua_environment 
         decoder.is_from_process = (flags & CLUA_FROM_PROCESS) != 0;
         if ((flags & CLUA_HAS_IDENTITIES) != 0) identity_read(&decoder);
         if (flags & CLUA_HAS_SWITCHES) decode_switches(&decoder);
+        if (flags & CLUA_HAS_CLASSES) classes_read(&decoder);
         for (int i = 0; i < parcel->value_count; i++) decode_value(&decoder, 0);
         decode_records(&decoder);
         set_classes(&decoder);

@@ -90,7 +90,8 @@ static void encode_key_string(encoder *e, uint32_t pair) {
     if (count <= CLUA_MAX_KEPT_STRING) {
         bool found;
         pointer_entry *entry = encoder_meet(e, bytes, &found);
-        if (found) {
+        // The bytes of classes do not depend on the fields of their instances.
+        if (found && entry->offset >= e->classes_end) {
             if (!e->writer.failed) e->writer.bytes[entry->offset] = CLUA_TAG_STRING_KEPT;
             *known = (known_key){bytes, entry->number};
             return write_again(&e->writer, entry->number);
@@ -438,6 +439,7 @@ int encode_all(lua_State *L) {
     writer_byte(&e->writer, 0);
     bool is_class = e->role == CLUA_STORED && e->count == 1 && lua_istable(L, 2) && clua_class_handle(L, 2) != NULL;
     e->sends_changes = e->role == CLUA_BODY || e->role == CLUA_INVOCATION || is_class;
+    classes_write(e);
     for (int i = 1; i <= e->count; i++) encode_root(e, i);
     size_t global = 0, registry = 0;
     do {
@@ -453,8 +455,9 @@ int encode_all(lua_State *L) {
         } while (changes_write_next(e));
     } while (rebuild_next(e));
     writer_byte(&e->writer, CLUA_TAG_END);
+    if (e->identities.count > 0) identity_write(e);
+    classes_share(e);
     changes_write_switches(e);
-    identity_write(e);
     if (e->writer.failed) clua_no_memory(L);
     if (e->analysis != NULL) analysis_end(e);
     encoder_need_more(e);

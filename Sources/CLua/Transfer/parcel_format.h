@@ -5,6 +5,9 @@
 // record  := CLASS_BODY ordinal version name superclass contents | BODY ordinal body | GLOBAL environment name value
 //          | TABLE_KEPT body | REBUILT arguments count | FIXUP container key value
 //
+// The classes that many parcels have are not among these bytes. They are the last long string, which parcels share:
+// classes := value* identities, as if they stood before the values
+//
 // Every table, function, class and rebuilt object gets an ordinal when the encoder begins to write it. Nested objects are written inline up
 // to a depth. A deeper object is written without its body, which follows in a record, so that neither side needs a stack as deep as the data.
 // An object that is met again is written as a reference to its ordinal. Its first tag is then changed to KEPT, so that the decoder remembers
@@ -66,18 +69,18 @@ enum {
 };
 
 // The first byte of a parcel. The host adds CLUA_FROM_PROCESS to what a worker process has sent: such a parcel runs no code on arrival.
-enum { CLUA_HAS_GLOBALS = 1, CLUA_HAS_SWITCHES = 2, CLUA_HAS_IDENTITIES = 4, CLUA_FROM_PROCESS = 128 };
+enum { CLUA_HAS_GLOBALS = 1, CLUA_HAS_SWITCHES = 2, CLUA_HAS_IDENTITIES = 4, CLUA_HAS_CLASSES = 8, CLUA_FROM_PROCESS = 128 };
 
 // identities := (4 bytes, the ordinal of a table; 8 bytes, the number of the class)*; 4 bytes, how many there are. No value depends on them.
 enum { CLUA_IDENTITY_BYTES = 12 };
 
-/// The number of bytes at the end of a parcel that have the identities; 0 also if the bytes are wrong.
+/// How many of the bytes, at their end, have the identities; 0 if the bytes are wrong.
 static inline size_t clua_identities_size(const uint8_t *bytes, size_t count) {
-    uint32_t listed = 0;
-    if (count < 2 + sizeof listed || (bytes[0] & CLUA_HAS_IDENTITIES) == 0) return 0;
+    uint32_t listed;
+    if (count < sizeof listed) return 0;
     memcpy(&listed, bytes + count - sizeof listed, sizeof listed);
     size_t size = (size_t)listed * CLUA_IDENTITY_BYTES + sizeof listed;
-    return listed == 0 || size > count - 2 ? 0 : size;
+    return size > count ? 0 : size;
 }
 
 enum {

@@ -70,36 +70,37 @@ void identity_write_registry(encoder *e, size_t number) {
 
 void identity_write(encoder *e) {
     uint32_t count = (uint32_t)e->identities.count;
-    if (count == 0) return;
-    if (!e->writer.failed) e->writer.bytes[0] |= CLUA_HAS_IDENTITIES;
+    e->writer.bytes[0] |= CLUA_HAS_IDENTITIES;
     for (uint32_t i = 0; i < count; i++) {
         const identified *item = &((identified *)e->identities.items)[i];
         writer_bytes(&e->writer, &item->ordinal, sizeof item->ordinal);
         writer_bytes(&e->writer, &item->number, sizeof item->number);
     }
     writer_bytes(&e->writer, &count, sizeof count);
+    e->identities.count = 0;
 }
 
 // MARK: decoding
 
 void identity_read(decoder *d) {
     lua_State *L = d->L;
-    const uint8_t *bytes = clua_parcel_bytes(d->parcel);
-    size_t size = clua_identities_size(bytes, d->parcel->byte_count);
+    size_t size = clua_identities_size(d->reader.next, reader_remaining(&d->reader));
     if (size == 0) reader_malformed(&d->reader);
     d->reader.end -= size;
     const uint8_t *next = d->reader.end, *end = next + size - sizeof(uint32_t);
-    lua_createtable(L, 0, size < 400 ? 2 * (int)(size / CLUA_IDENTITY_BYTES) : 64);
+    if (!d->has_identities) {
+        lua_createtable(L, 0, size < 400 ? 2 * (int)(size / CLUA_IDENTITY_BYTES) : 64);
+        lua_replace(L, d->identities);
+    }
+    d->has_identities = true;
     for (; next < end; next += CLUA_IDENTITY_BYTES) {
         uint32_t ordinal;
         lua_Integer number;
         memcpy(&ordinal, next, sizeof ordinal);
         memcpy(&number, next + sizeof ordinal, sizeof number);
         lua_pushinteger(L, number);
-        lua_rawseti(L, -2, ordinal);
+        lua_rawseti(L, d->identities, ordinal);
     }
-    lua_replace(L, d->identities);
-    d->has_identities = true;
 }
 
 bool identity_had(decoder *d, uint32_t ordinal) {

@@ -21,11 +21,20 @@ void identity_note_registry(encoder *e);
 /// Writes the entries of a registry whose keys are objects of the parcel. `number` counts the registries from 0.
 void identity_write_registry(encoder *e, size_t number);
 
-/// Writes the numbers, after everything else.
+/// Writes the numbers that were added since the last call.
 void identity_write(encoder *e);
 
-/// Reads the numbers, before everything else.
+/// Reads the numbers at the end of the reader's bytes, before everything else.
 void identity_read(decoder *d);
+
+/// Writes the classes with numbers that the values have, before everything else.
+void classes_write(encoder *e);
+
+/// Moves their bytes to a long string, after everything else.
+void classes_share(encoder *e);
+
+/// Reads them.
+void classes_read(decoder *d);
 
 /// The new table on top has this ordinal. If it is a copy of a class that the state has, replaces the copy by the class, and returns true.
 bool identity_find(decoder *d, uint32_t ordinal);

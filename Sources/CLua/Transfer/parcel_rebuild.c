@@ -111,6 +111,14 @@ static bool is_known_there(lua_State *L) {
     return true;
 }
 
+bool travels_by_value(lua_State *L, int index) {
+    if (has_transfer(L, index)) return false;
+    lua_pushvalue(L, index);
+    bool is_known = is_known_there(L);
+    lua_pop(L, 1);
+    return !is_known;
+}
+
 // Whether the value at `index` has to be rebuilt and has not been made. If so, `*awaited` is its index in `rebuilt`.
 static bool is_awaited(encoder *e, int index, size_t *awaited) {
     lua_State *L = e->L;

@@ -25,6 +25,9 @@ static inline bool rebuild_possible(lua_State *L, int index, int type) {
     return true;
 }
 
+/// Whether the table or function at the stack index is not rebuilt, and travels neither by reference nor by name. Needs 5 slots.
+bool travels_by_value(lua_State *L, int index);
+
 /// Writes the next record for rebuilding. Returns false if there is none. All bodies and globals must be written before.
 bool rebuild_next(encoder *e);
 

@@ -34,6 +34,16 @@ static inline void writer_free(parcel_writer *writer) {
 /// Removes all bytes, and keeps their room.
 static inline void writer_truncate(parcel_writer *writer) { writer->count = 0; }
 
+/// Removes the bytes from `start` to `end`, and all room that is not needed.
+static inline void writer_remove(parcel_writer *writer, size_t start, size_t end) {
+    memmove(writer->bytes + start, writer->bytes + end, writer->count - end);
+    writer->count -= end - start;
+    uint8_t *bytes = writer->bytes == writer->few ? NULL : realloc(writer->bytes, writer->count);
+    if (bytes == NULL) return;
+    writer->bytes = bytes;
+    writer->capacity = writer->count;
+}
+
 /// Moves the bytes to `parcel`.
 static inline void writer_finish(parcel_writer *writer, clua_parcel *parcel) {
     parcel->byte_count = writer->count;

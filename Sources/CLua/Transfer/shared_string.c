@@ -113,6 +113,7 @@ bool clua_hand_over_block(clua_state *state, void *block, size_t size) {
 }
 
 void clua_shared_strings_free(clua_state *state) {
+    for (int i = 0; i < CLUA_LAST_CLASSES; i++) clua_shared_string_release(state->last_classes[i]);
     free(state->shared_strings.buckets);
     state->shared_strings = (clua_shared_strings){0};
 }

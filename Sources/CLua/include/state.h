@@ -87,7 +87,7 @@ typedef struct clua_cached_closure {
     size_t byte_count;
 } clua_cached_closure;
 
-enum { CLUA_CACHED_CLOSURE_COUNT = 8 };
+enum { CLUA_CACHED_CLOSURE_COUNT = 8, CLUA_LAST_CLASSES = 16 };
 
 // Some 200 values travel by name. About one in a hundred other values passes the filter and needs a lookup.
 enum { CLUA_FILTER_BITS = 14 };
@@ -165,6 +165,9 @@ typedef struct clua_state {
     uint64_t reuse_count;  // bodies that ran in a cached closure; for tests
     bool has_identities, uses_identities;  // the running body has classes of its own; there are some; see Transfer/identity_raising.h
     clua_shared_strings shared_strings;
+    struct clua_shared_string *last_classes[CLUA_LAST_CLASSES];  // owned: the bytes of classes that were sent last; see Transfer/parcel_classes.c
+    uint32_t sent_classes;  // how many such bytes there were
+    bool has_classes;     // some table has a number; see Transfer/identity_raising.h
     bool has_frozen;      // there are views of frozen values, or were
     bool shares_nothing;  // see clua_share_nothing
     size_t frozen_debt;   // bytes that were frozen since frozen bytes last caused a collection

@@ -109,6 +109,22 @@ import Glibc
         }
     }
 
+    /// Decodes `parcel` as if its classes had these bytes, or it had no long strings; returns the status.
+    func decode(_ parcel: Parcel, classes: [UInt8]?, in environment: clua_environment) -> Int32 {
+        let bytes = (classes ?? []).map { CChar(bitPattern: $0) }
+        var string = unsafe clua_wire_copy(bytes, bytes.count)
+        var altered = unsafe parcel.pointer.pointee, more = unsafe altered.more.pointee
+        defer { unsafe clua_wire_release(string) }
+        return unsafe withUnsafeMutablePointer(to: &string) { strings in
+            unsafe more.strings = unsafe strings
+            unsafe more.string_count = classes == nil ? 0 : 1
+            return unsafe withUnsafeMutablePointer(to: &more) { more in
+                unsafe altered.more = unsafe more
+                return unsafe clua_decode(lua, &altered, environment)
+            }
+        }
+    }
+
     /// The most memory that the state may hold; 0 for no limit.
     var limitBytes: Int {
         get {
@@ -170,6 +186,28 @@ struct ScriptError: Error, CustomStringConvertible {
     }
 
     var bytes: [UInt8] { unsafe Array(UnsafeBufferPointer(start: clua_parcel_bytes(pointer), count: pointer.pointee.byte_count)) }
+
+    /// The size of the values, with long strings.
+    var size: Int { unsafe clua_parcel_size(pointer) }
+
+    var hasParameters: Bool { unsafe clua_wire_has_parameters(pointer) }
+
+    /// Where the first function is defined.
+    var place: String { unsafe String(cString: clua_wire_place(pointer)) }
+
+    /// The address of the last long string, which has the classes; nil if there is none.
+    var classes: UInt? {
+        let count = unsafe clua_parcel_string_count(pointer)
+        return unsafe count == 0 ? nil : UInt(bitPattern: clua_parcel_string(pointer, count - 1))
+    }
+
+    /// The bytes of that string.
+    var classBytes: [UInt8] {
+        var count = 0
+        let string = unsafe clua_parcel_string(pointer, clua_parcel_string_count(pointer) - 1)
+        let bytes = unsafe clua_wire_string(string, &count)
+        return unsafe UnsafeBufferPointer(start: bytes, count: count).map { UInt8(bitPattern: $0) }
+    }
 
     /// The bytes of the first frozen value, as they are sent to another machine.
     func bytesOfFrozen() throws -> [UInt8] {
