@@ -417,6 +417,62 @@ import Testing
             """)
     }
 
+    @Test(
+        "An operation has one module under a name, also after it has changed globals that the module reads",
+        arguments: [
+            "queue:addOperation(function() local part = require 'part' print = error return require 'part' == part end)",
+            "queue:addOperation(function() local whole = require 'whole' print = error return require 'part' == whole.part end)",
+            "queue:addOperation(function() local part = whole.part print = error return require 'whole' == whole and require 'part' == part end)",
+            "queue:addOperation(function() print = error local part = require 'part' return require 'part' == part and part.print == error end)",
+            "queue:addOperation(function() print = error return require 'whole'.part == require 'part' and whole.part == require 'part' end)",
+            "queue:addOperation(function() print, package.loaded.part = error, {} return require 'part' == package.loaded.part end)",
+            """
+            queue:addOperation(function()
+              print = error
+              local part = require 'part'
+              package.loaded.part = nil
+              return require 'part' ~= part and require 'part' == require 'part'
+            end)
+            """,
+        ])
+    func oneModuleUnderAName(_ addition: String) throws {
+        let modules = try ModuleDirectory(["part": "return { print = print }", "whole": "return { part = require 'part' }"])
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(modules.prelude)
+            for _ in 1...2 {
+                let operation = try runtime.operation("local whole = require 'whole' return \(addition)")
+                #expect(try runtime.results(of: operation) == [true])
+            }
+        }
+    }
+
+    @Test("The first require of an operation returns where the module was found, and later ones do not")
+    func dataOfTheLoader() throws {
+        let modules = try ModuleDirectory(["part": "return {}", "whole": "return { part = require 'part' }"])
+        try withRuntime(workers: 1) { runtime throws in
+            try runtime.run(modules.prelude)
+            for _ in 1...2 {
+                let operation = try runtime.operation(
+                    """
+                    return queue:addOperation(function()
+                      return (select(2, require 'part'):match '[^/]*$'), select('#', require 'part'), select('#', require 'whole')
+                    end)
+                    """)
+                #expect(try runtime.results(of: operation) == ["part.lua", 1, 2])
+                let whole = try runtime.operation(
+                    "return queue:addOperation(function() return select('#', require 'whole'), select('#', require 'part') end)")
+                #expect(try runtime.results(of: whole) == [2, 1])
+                let again = try runtime.operation(
+                    "return queue:addOperation(function() require 'part' package.loaded.part = nil return select('#', require 'part') end)")
+                #expect(try runtime.results(of: again) == [2])
+                let captured = try runtime.operation(
+                    "local part = require 'part' return queue:addOperation(function() return part ~= nil and select('#', require 'part') end)"
+                )
+                #expect(try runtime.results(of: captured) == [1])
+            }
+        }
+    }
+
     @Test("A body that removes a module from package.loaded loads it again, as its file is then")
     func loadedAgain() throws {
         let modules = try ModuleDirectory(["version": "version = 1 return {}"])

@@ -4,12 +4,13 @@
 // body ends. But most modules neither assign globals nor use `_G` as a table, and read only globals that are a fresh state's. Then it makes no
 // difference to whom the module belongs, so all operations of the state share it: its functions get the state's own global table, and
 // `package.loaded` keeps it. An operation that has other values of the globals, library functions or module fields that such a module reads
-// loads the module for itself.
+// loads the module for itself, unless it has the shared one already.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <string.h>
 
 #include "Calls/opening_raising.h"
+#include "Calls/own_modules_raising.h"
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Core/tables_raising.h"
@@ -22,7 +23,7 @@
 // Stack indices in `require`. The loader, its data and the results follow.
 enum { NAME = 1, ENVIRONMENT, CALLERS_GLOBALS, LOADED_BEFORE, LAST = LOADED_BEFORE };
 
-// A chunk in CLUA_KEPT_CHUNKS: the loader of a module and its data, and whether all operations share the module.
+// A chunk in CLUA_KEPT_CHUNKS: the loader of a module and its data.
 enum { LOADER = 1, DATA };
 
 static bool is_body(lua_State *L) { return lua_istable(L, ENVIRONMENT); }
@@ -66,50 +67,12 @@ static void add_read(lua_State *L, const char *name, size_t count, const char *f
     lua_rawset(L, -3);
 }
 
-// Whether the operation has a value of its own, other than a fresh state's, of a global or field in the set at `reads`.
-static bool has_own(lua_State *L, int reads) {
-    if (clua_has_changed_field(L, reads)) return true;
-    int top = lua_gettop(L), fresh = top + 1, name = top + 2, value = top + 3;
-    bool has_own = false;
-    clua_push_kept(L, CLUA_KEPT_FRESH_GLOBALS);
-    lua_pushnil(L);
-    while (!has_own && lua_next(L, ENVIRONMENT)) {
-        lua_pushvalue(L, name);
-        if (lua_rawget(L, reads) != LUA_TNIL) {
-            lua_pushvalue(L, name);
-            lua_rawget(L, fresh);
-            has_own = !lua_rawequal(L, -1, value);
-        }
-        lua_settop(L, name);
-    }
-    lua_settop(L, top);
-    return has_own;
-}
-
-// Pushes the set of what the module at `NAME`, which operations share, reads. Returns false, and pushes nothing, for other modules.
-static bool push_reads(lua_State *L) {
-    clua_push_kept(L, CLUA_KEPT_SHARED_MODULES);
-    lua_pushvalue(L, NAME);
-    bool is_shared = lua_rawget(L, -2) == LUA_TTABLE;
-    lua_remove(L, -2);
-    if (!is_shared) lua_pop(L, 1);
-    return is_shared;
-}
-
-// The module is loaded. Whether it is what the operation would load.
-static bool fits(lua_State *L) {
-    if (!is_body(L) || !push_reads(L)) return true;
-    bool fits = !has_own(L, lua_gettop(L));
-    lua_pop(L, 1);
-    return fits;
-}
-
 // A module that is loaded already is required by one that is being loaded. The latter cannot be shared without the former.
 static void note_loaded(lua_State *L) {
     clua_state *state = clua_state_of(L);
     if (state->loads == 0 || !state->shares_batch) return;
     int top = lua_gettop(L), reads = top + 1;
-    if (push_reads(L)) {
+    if (clua_push_reads(L, NAME)) {
         clua_push_kept(L, CLUA_KEPT_BATCH_READS);
         lua_pushnil(L);
         while (lua_next(L, reads)) {
@@ -228,18 +191,15 @@ static void give_environment(lua_State *L, int loader) {
 
 // Makes the modules of the batch those of all operations.
 static void share_batch(lua_State *L) {
-    int batch = lua_gettop(L) + 1, reads = batch + 1, shared = batch + 2, module = batch + 3;
+    int batch = lua_gettop(L) + 1, reads = batch + 1, module = batch + 2;
     clua_push_kept(L, CLUA_KEPT_BATCH);
     clua_push_kept(L, CLUA_KEPT_BATCH_READS);
-    clua_push_kept(L, CLUA_KEPT_SHARED_MODULES);
     for (lua_Integer i = 1; lua_rawgeti(L, batch, i) == LUA_TTABLE; i++) {
         for (int j = 1; j <= 4; j++) lua_rawgeti(L, module, j);
         lua_setupvalue(L, module + 2, (int)lua_tointeger(L, module + 3));
         clua_adopt_module(L, module + 1);
-        lua_settop(L, module + 1);
-        lua_pushvalue(L, reads);
-        lua_rawset(L, shared);
-        lua_settop(L, shared);
+        clua_share_module(L, module + 1, reads);
+        lua_settop(L, reads);
     }
     lua_settop(L, batch - 1);
 }
@@ -279,32 +239,10 @@ static void find_loader(lua_State *L) {
     luaL_error(L, "module '%s' not found:%s", lua_tostring(L, NAME), lua_tostring(L, message));
 }
 
-// Whether the operation has loaded the module before. Notes that it has.
-static bool has_loaded(lua_State *L) {
-    int top = lua_gettop(L);
-    clua_push_kept(L, CLUA_KEPT_LOADED_MODULES);
-    lua_pushvalue(L, ENVIRONMENT);
-    if (lua_rawget(L, -2) == LUA_TNIL) {
-        lua_pop(L, 1);
-        lua_newtable(L);
-        lua_pushvalue(L, ENVIRONMENT);
-        lua_pushvalue(L, -2);
-        lua_rawset(L, -4);
-    }
-    lua_pushvalue(L, NAME);
-    bool has_loaded = lua_rawget(L, -2) != LUA_TNIL;
-    lua_pop(L, 1);
-    lua_pushvalue(L, NAME);
-    lua_pushboolean(L, 1);
-    lua_rawset(L, -3);
-    lua_settop(L, top);
-    return has_loaded;
-}
-
 // Pushes the loader and its data. The state searches for a module once, unless an operation has removed it from `package.loaded`.
 static void push_loader(lua_State *L) {
     int top = lua_gettop(L), chunks = top + 1, chunk = top + 2;
-    bool must_search = !is_body(L) || has_loaded(L);
+    bool must_search = !is_body(L) || clua_has_had_module(L, ENVIRONMENT, NAME);
     clua_push_kept(L, CLUA_KEPT_CHUNKS);
     lua_pushvalue(L, NAME);
     if (lua_rawget(L, chunks) == LUA_TTABLE && !must_search) {
@@ -325,6 +263,16 @@ static void push_loader(lua_State *L) {
     lua_copy(L, -2, top + 1);
     lua_rotate(L, top + 2, 1);
     lua_settop(L, top + 2);
+}
+
+// Pushes the data of the loader of the module, which all operations share.
+static void push_data(lua_State *L) {
+    clua_push_kept(L, CLUA_KEPT_CHUNKS);
+    lua_pushvalue(L, NAME);
+    lua_rawget(L, -2);
+    lua_rawgeti(L, -1, DATA);
+    lua_replace(L, -3);
+    lua_pop(L, 1);
 }
 
 // MARK: loading
@@ -401,7 +349,7 @@ static int load_for_body(lua_State *L) {
     if (!is_outermost) return status;
     if (state->shares_batch) {
         clua_push_kept(L, CLUA_KEPT_BATCH_READS);
-        state->shares_batch = !has_own(L, lua_gettop(L));
+        state->shares_batch = !clua_has_own(L, ENVIRONMENT, lua_gettop(L));
         lua_pop(L, 1);
     }
     if (state->shares_batch) {
@@ -417,21 +365,25 @@ static int load_for_body(lua_State *L) {
     return status;
 }
 
-// Stack as in `require`, with the environment. Upvalue: Lua's own `require`. Returns the module, and the loader's data if it was loaded now.
+// Stack as in `require`, with the environment. Upvalue: Lua's own `require`. Returns the module, and the loader's data if it was loaded now, or if
+// the operation would have loaded it now.
 static int require_here(lua_State *L) {
     lua_settop(L, LAST);
     clua_need_stack(L, 40);
     clua_note_requirement(L, NAME);
     clua_push_loaded(L, NAME);
-    if (lua_toboolean(L, -1) && fits(L)) {
+    bool is_new = false;
+    if (lua_toboolean(L, -1) && (!is_body(L) || clua_module_fits(L, ENVIRONMENT, NAME, &is_new))) {
         note_loaded(L);
-        return 1;
+        if (is_new) push_data(L);
+        return is_new ? 2 : 1;
     }
     lua_settop(L, LAST);
     push_loader(L);
     if (is_body(L)) forget_loaded(L);
     if (clua_state_of(L)->loads == 0) clua_note_earlier_changes(L);
     int status = is_body(L) ? load_for_body(L) : load_module(L);
+    if (is_body(L) && status == LUA_OK) clua_note_module(L, ENVIRONMENT, NAME, lua_gettop(L) - 1);
     clua_modules_changed(L);
     if (clua_state_of(L)->loads == 0) clua_take_snapshots(L);
     return status == LUA_OK ? 2 : lua_error(L);
@@ -485,14 +437,10 @@ static int require_module(lua_State *L) {
 }
 
 void clua_open_require(lua_State *L) {
-    static const int tables[] = {CLUA_KEPT_SHARED_MODULES, CLUA_KEPT_CHUNKS};
     lua_getglobal(L, "require");
     lua_pushcclosure(L, require_module, 1);
     lua_setglobal(L, "require");
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        lua_newtable(L);
-        clua_keep(L, tables[i]);
-    }
-    clua_push_weak(L, "k");
-    clua_keep(L, CLUA_KEPT_LOADED_MODULES);
+    lua_newtable(L);
+    clua_keep(L, CLUA_KEPT_CHUNKS);
+    clua_own_modules_open(L);
 }

@@ -19,8 +19,8 @@ typedef enum clua_kept {
     CLUA_KEPT_BODY_METATABLE,       // metatable of the environments of bodies
     CLUA_KEPT_FULL_ENVIRONMENTS,    // weak table: filled environment -> true
     CLUA_KEPT_CHUNKS,               // module name -> its loader and the loader's data; see Calls/require.c
-    CLUA_KEPT_SHARED_MODULES,       // module name -> the set of what the module reads, if all bodies share it
-    CLUA_KEPT_LOADED_MODULES,       // weak table: environment -> the set of names of modules that it has loaded
+    CLUA_KEPT_SHARED_MODULES,       // module name -> the module, if all bodies share it, and the set of what it reads
+    CLUA_KEPT_OWN_MODULES,          // weak table: environment -> the modules that its operation has, by name
     CLUA_KEPT_BATCH,                // the modules that are being loaded, while there are such
     CLUA_KEPT_BATCH_READS,          // the set of what they read
     CLUA_KEPT_MODULE_LIST,          // the values of a fresh state, until the index is made from them; see Libraries/modules.c
