@@ -110,6 +110,6 @@ import Testing
         let receiver = State()
         try receiver.run("math.floor = nil")
         let error = #expect(throws: ScriptError.self) { try receiver.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT) }
-        #expect(error?.message == "module 'math' has no field 'floor' here")
+        #expect(error?.message == "module 'math' has no field 'floor' here; require the module that sets it in opscript.prelude")
     }
 }

@@ -15,6 +15,8 @@ import Testing
             return log
             """,
             "outer": "local log = require 'log' return { level = function() return log.level end }",
+            "named": "return require 'core'", "core": "return require 'outer'", "call": "return require 'outer'.level",
+            "kinds": "return {}", "filler": "require 'kinds'.list = { 'first' }", "all": "require 'kinds' require 'filler' return {}",
             "counter": "return { n = 0 }", "trims": "return function(s) return s:trim() end",
             "early": "local trim = string.trim return function(s) return trim and trim(s) or 'none' end",
             "early2": "return { trim = require 'early' }",
@@ -59,6 +61,35 @@ import Testing
             local outer, log = require "outer", require "log"
             log.level = 3
             assert(result(function() return outer.level() end) == 3)
+            """)
+    }
+
+    @Test("A change reaches a body that uses a module with several names, or a function, which has required the changed module")
+    func requiredByModulesWithSeveralNames() throws {
+        try run(
+            """
+            local named, call, log = require "named", require "call", require "log"
+            log.level = 4
+            assert(result(function() return named.level() end) == 4)
+            assert(result(function() return call() end) == 4)
+            assert(result(function() return require "call"() end) == 4)
+            """)
+    }
+
+    @Test("A change in a table that another module has put into the changed one reaches a body that uses only the latter")
+    func tablesOfOtherModules() throws {
+        try run(
+            """
+            local all, kinds = require "all", require "kinds"
+            kinds.list[2] = "second"
+            local function body() return table.concat(kinds.list, " ") end
+            assert(result(body) == "first second", result(body))
+            assert(result(function() return table.concat(require "kinds".list, " ") end) == "first second")
+            local names = {}
+            for _, capture in ipairs(opscript.captures(body)) do names[#names + 1] = capture.name end
+            assert(table.concat(names, " ") == "upvalue 'kinds' module 'kinds'.list[2]", table.concat(names, " "))
+            kinds.list[2] = nil
+            assert(result(function() return all ~= nil and #kinds.list end) == 1)
             """)
     }
 

@@ -17,6 +17,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/isolation_raising.h"
 #include "Libraries/module_changes_raising.h"
+#include "Libraries/module_loads_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/code.h"
 

@@ -8,6 +8,7 @@
 #include "Libraries/iterators_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "Libraries/module_changes_raising.h"
+#include "Libraries/module_loads_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Libraries/private_tables_raising.h"
 #include "Libraries/stock_raising.h"

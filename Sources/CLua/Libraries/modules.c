@@ -7,6 +7,7 @@
 #include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/module_changes_raising.h"
+#include "Libraries/module_loads_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Libraries/private_tables_raising.h"
 
@@ -52,41 +53,6 @@ static void index_new_value(lua_State *L, int table, int value, int name, int ke
 
 // MARK: names
 
-// The number of a load: loads are numbered when they end. OUTERMOST marks those that no other load contains. 0 if the module was not loaded by
-// `require`.
-static const lua_Integer OUTERMOST = (lua_Integer)1 << 32;
-
-static lua_Integer name_rank(lua_State *L, int name) {
-    lua_Integer rank = 0;
-    if (clua_push_kept(L, CLUA_KEPT_MODULE_LOADS) == LUA_TTABLE) {
-        lua_getfield(L, -1, lua_tostring(L, name));
-        rank = lua_tointeger(L, -1);
-        lua_pop(L, 1);
-    }
-    lua_pop(L, 1);
-    return rank;
-}
-
-static lua_Integer load_number(lua_State *L, int name) { return name_rank(L, name) & (OUTERMOST - 1); }
-
-void clua_modules_loaded(lua_State *L, int name, bool is_outermost) {
-    luaL_checkstack(L, 12, NULL);
-    name = lua_absindex(L, name);
-    if (clua_push_kept(L, CLUA_KEPT_MODULE_LOADS) != LUA_TTABLE) {
-        lua_pop(L, 1);
-        lua_newtable(L);
-        lua_pushvalue(L, -1);
-        clua_keep(L, CLUA_KEPT_MODULE_LOADS);
-    }
-    lua_pushinteger(L, (lua_Integer)++clua_state_of(L)->load_count + (is_outermost ? OUTERMOST : 0));
-    lua_setfield(L, -2, lua_tostring(L, name));
-    lua_pop(L, 1);
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_getfield(L, -1, lua_tostring(L, name));
-    clua_find_private_tables(L, name);
-    lua_pop(L, 2);
-}
-
 // Indexes the private metatables of the modules whose names are in the table at `found`.
 static void index_private_tables(lua_State *L, int table, int found) {
     int top = lua_gettop(L), value = top + 2, name = top + 4, key = top + 5;
@@ -102,22 +68,12 @@ static void index_private_tables(lua_State *L, int table, int found) {
     lua_settop(L, top);
 }
 
-// Whether another state should require the module by the name at `name`, not by the one at `other`. A load that ends later may contain the other
-// one and add fields. Names that `require` has not loaded have no order of their own, and must not get one by chance.
-static bool is_better_name(lua_State *L, int name, int other) {
-    lua_Integer rank = name_rank(L, name), other_rank = name_rank(L, other);
-    if (rank != other_rank) return rank > other_rank;
-    size_t count, other_count;
-    const char *text = lua_tolstring(L, name, &count), *other_text = lua_tolstring(L, other, &other_count);
-    return count != other_count ? count < other_count : strcmp(text, other_text) < 0;
-}
-
 // Indexes the module at `module` by the name at `name`, unless it has a better one.
 static void name_module(lua_State *L, int table, int name, int module) {
     if (!has_identity(L, module)) return;
     lua_pushvalue(L, module);
     bool has_name = lua_rawget(L, table) == LUA_TSTRING && !is_in(L, table + 1, module);
-    if (!has_name || is_better_name(L, name, lua_gettop(L))) index_value(L, table, module, name, 0);
+    if (!has_name || clua_is_better_name(L, name, lua_gettop(L))) index_value(L, table, module, name, 0);
     lua_pop(L, 1);
 }
 
@@ -140,7 +96,7 @@ static void index_fields(lua_State *L, int table, int name, int module) {
         if (has_identity(L, value) && lua_type(L, key) == LUA_TSTRING && !clua_is_path(lua_tostring(L, key))) {
             lua_pushvalue(L, value);
             bool has_owner = lua_rawget(L, table) == LUA_TSTRING && is_in(L, table + 1, value);
-            if (has_owner && load_number(L, name) < load_number(L, lua_gettop(L)))
+            if (has_owner && clua_load_number(L, name) < clua_load_number(L, lua_gettop(L)))
                 index_value(L, table, value, name, key);
             else
                 index_new_value(L, table, value, name, key);
@@ -493,6 +449,7 @@ void clua_push_module(lua_State *L, int name, int key) {
     lua_pushvalue(L, key);
     lua_gettable(L, -2);
     if (lua_isnil(L, -1))
-        luaL_error(L, "module '%s' has no field '%s' here", lua_tostring(L, name), lua_tostring(L, key));
+        luaL_error(L, "module '%s' has no field '%s' here; require the module that sets it in opscript.prelude", lua_tostring(L, name),
+                   lua_tostring(L, key));
     lua_remove(L, -2);
 }

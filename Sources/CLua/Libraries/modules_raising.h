@@ -11,9 +11,6 @@ void clua_modules_open(lua_State *L);
 /// Marks `package.loaded` as changed. Never raises.
 void clua_modules_changed(lua_State *L);
 
-/// Records that `require` has loaded the module with the name at `name`, inside the load of another module or not.
-void clua_modules_loaded(lua_State *L, int name, bool is_outermost);
-
 /// Indexes the modules that were loaded since. Needs 16 slots.
 void clua_modules_refresh(lua_State *L);
 

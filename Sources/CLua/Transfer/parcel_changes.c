@@ -8,12 +8,14 @@
 #include "Core/registry_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Libraries/module_changes_raising.h"
+#include "Libraries/module_loads_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Transfer/parcel_analysis.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_rebuild.h"
 
-// A changed field. The Lua table at `anchors` has the container, the key and the value, starting at `anchor`.
+// A changed field. The Lua table at `anchors` has the container, the key and the value, starting at `anchor`. A change without a key only makes
+// the receiver require the module.
 typedef struct change {
     lua_Integer anchor;
     const path_step *path;
@@ -214,6 +216,29 @@ static void note_plain_globals(encoder *e) {
     lua_settop(L, top);
 }
 
+// The changes from number `first` on are those of the module with the name at `name`. Before them, makes the receiver require the module that the
+// script has required when that one was loaded: others that were loaded then may have set the fields that have changed.
+static void require_outer_module(encoder *e, int name, size_t first) {
+    lua_State *L = e->L;
+    int top = lua_gettop(L), outer = top + 1, module = top + 2;
+    if (e->changes.count == first || !clua_push_outer_module(L, name)) return;
+    clua_push_loaded(L, outer);
+    if (clua_module_name(L, module)) {
+        lua_settop(L, module);
+        const path_step *step = module_step(e, outer);
+        change requirement = {encoder_anchor(e), step};
+        for (int i = 0; i < 2; i++) {
+            lua_pushnil(L);
+            encoder_anchor(e);
+        }
+        encoder_append(e, &e->changes, sizeof requirement);
+        change *items = e->changes.items;
+        memmove(items + first + 1, items + first, (e->changes.count - 1 - first) * sizeof *items);
+        items[first] = requirement;
+    }
+    lua_settop(L, top);
+}
+
 // Notes the changes of the module with the name on top, and pops the name. Appends the names of the modules that it has required to the array at
 // `list`, which has `count` items. Returns the new number of items.
 static lua_Integer compare_one(encoder *e, int list, lua_Integer count) {
@@ -222,15 +247,18 @@ static lua_Integer compare_one(encoder *e, int list, lua_Integer count) {
     clua_push_loaded(L, name);
     // The fields of `package` are settings of all operations.
     bool is_package = strcmp(lua_tostring(L, name), LUA_LOADLIBNAME) == 0, is_known = true;
-    bool is_named = lua_istable(L, module) && !is_package && clua_module_name(L, module);
+    bool is_named = !is_package && clua_module_name(L, module);
     lua_settop(L, module);
-    if (is_named) encoder_meet(e, lua_topointer(L, module), &is_known);
+    // Another name of a module has requirements of its own.
+    if (is_named) encoder_meet(e, lua_topointer(L, name), &is_known);
     if (!is_known) {
         const path_step *step = module_step(e, name);
+        size_t first = e->changes.count;
         note_globals_of_module(e, name);
         lua_pushvalue(L, module);
         compare(e, step);
-        compare_fields(e, module, step);
+        if (lua_istable(L, module)) compare_fields(e, module, step);
+        require_outer_module(e, name, first);
         clua_push_requirements(L, name);
         int requirements = module + 1;
         if (lua_istable(L, requirements)) {
@@ -393,8 +421,11 @@ bool changes_write_next(encoder *e) {
     change change = ((const struct change *)e->changes.items)[e->written_changes++];
     encoder_follow(e, change.path);
     for (int i = 0; i < 3; i++) lua_rawgeti(L, e->anchors, change.anchor + i);
-    if (e->analysis != NULL) analysis_begin(e, (path_step *)change.path);
+    bool is_change = !lua_isnil(L, -2);
+    if (e->analysis != NULL && is_change) analysis_begin(e, (path_step *)change.path);
+    e->sends_changes = is_change;
     encode_field(e);
+    e->sends_changes = true;
     lua_pop(L, 3);
     return true;
 }
