@@ -1,4 +1,5 @@
 import OpEngine
+import Synchronization
 import TestSupport
 import Testing
 
@@ -16,6 +17,26 @@ import Testing
         #expect(log.entries.sorted() == (0..<2 * count).map { $0 / 2 })
         operation.executionBlocks[0]()
         #expect(log.entries.last == 0 && operation.executionBlocks.count == count)
+    }
+
+    /// Starts when it is asked whether it has finished.
+    private final class StartedInBetween: BlockOperation, @unchecked Sendable {
+        // Safety: `@unchecked Sendable` because the flag is atomic.
+        let starts = Atomic<Bool>(false)
+        override var isFinished: Bool {
+            let hasFinished = super.isFinished
+            if starts.exchange(false, ordering: .acquiringAndReleasing) { start() }
+            return hasFinished
+        }
+    }
+
+    @Test("A block that is added while the operation starts runs or is refused")
+    func startedWhileABlockIsAdded() throws {
+        let log = Log<Int>(), operation = StartedInBetween()
+        operation.addExecutionBlock { log.append(0) }
+        operation.starts.store(true, ordering: .releasing)
+        #expect(throws: OperationError.self) { try operation.tryAddExecutionBlock { log.append(1) } }
+        #expect(log.entries == [0] && operation.executionBlocks.count == 1)
     }
 
     @Test("An operation releases its blocks when it is released itself")

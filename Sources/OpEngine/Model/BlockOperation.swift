@@ -58,11 +58,15 @@ extension BeyondFoundation where Self: BlockOperation {
 
     /// Like `addExecutionBlock`, but throws `OperationError.executionBlockAddedTooLate` instead of trapping.
     public func tryAddExecutionBlock(_ block: @escaping @Sendable () throws -> Void) throws {
-        if isExecuting || isFinished { throw OperationError.executionBlockAddedTooLate(operation: label) }
-        lock.withLock {
-            if first == nil { return first = block }
-            ensureRareExtras().otherBlocks.append(block)
-        }
+        let isTooLate =
+            isExecuting || isFinished
+            || lock.withLock {
+                // An operation that does not execute yet takes its blocks in `main`, under this lock.
+                if loadState().has(Operation.State.executing | Operation.State.finished) { return true }
+                if first == nil { first = block } else { ensureRareExtras().otherBlocks.append(block) }
+                return false
+            }
+        if isTooLate { throw OperationError.executionBlockAddedTooLate(operation: label) }
     }
 }
 
