@@ -1,8 +1,11 @@
 import Glibc
-import OpEngine
+import OpPlatform
+import Synchronization
 import TestLimits
 import TestSupport
 import Testing
+
+@testable import OpEngine
 
 private struct Failure: Error {}
 
@@ -106,6 +109,28 @@ private struct Failure: Error {}
         operation.finish(with: Failure())
         operation.finish()
         #expect(operation.outcome == .failed && operation.error is Failure)
+    }
+
+    /// Changes of an observed operation take the lock of its mailbox, which the test holds while a worker records an error.
+    @Test func anErrorThatComesWithTheEndHasNoEffect() throws {
+        let operation = AsyncOperation(), worker = Locked<Worker?>(nil)
+        let token = operation.observe(\.isFinished) { _, _ in }
+        let failing = BlockOperation {
+            worker.withLock { $0 = Worker.current }
+            operation.fail(with: Failure())
+        }
+        let mailbox = try #require(operation.observedMailbox)
+        _ = unsafe mailbox.state.lock()
+        OperationQueue(engine: Engine(workerCount: 1)).addOperation(failing)
+        while worker.withLock({ $0 })?.waitsForLock.load(ordering: .acquiring) != true {}
+        // The transition of the thread that finishes the operation.
+        var end = operation.loadState()
+        _ = end.publishFinish()
+        operation.state.store(end.bits, ordering: .releasing)
+        mailbox.state.unlock()
+        failing.waitUntilFinished()
+        #expect(operation.outcome == .succeeded && operation.error == nil)
+        token.invalidate()
     }
 
     @Test func theQueuesPolicyIsTheDefault() {

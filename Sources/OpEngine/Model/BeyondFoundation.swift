@@ -38,9 +38,8 @@ extension BeyondFoundation where Self: Operation {
     /// - Parameter outcome: `.failed`, or `.cancelled` if the error only describes why the operation was cancelled.
     public func fail(with error: any Error, outcome: OperationOutcome = .failed) {
         let isRecorded = lock.withLock {
-            guard !loadState().has(Operation.State.finished), rareExtras?.error == nil else { return false }
+            guard rareExtras?.error == nil, transition({ $0.fail(isFailure: outcome == .failed) }) else { return false }
             ensureRareExtras().error = error
-            if outcome == .failed { transition { $0.set(Operation.State.failed) } }
             return loadState().has(Operation.State.recorded)
         }
         if isRecorded { record(error) }

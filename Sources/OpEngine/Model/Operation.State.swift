@@ -348,6 +348,14 @@ extension Operation.State {
         return has(State.linked) ? .inQueue : .alone
     }
 
+    /// An error is recorded, which is a failure or only the reason why the operation was cancelled. Returns false, and nothing has changed, if the
+    /// operation has finished.
+    mutating func fail(isFailure: Bool) -> Bool {
+        if has(State.finished) { return false }
+        if isFailure { set(State.failed) }
+        return true
+    }
+
     /// `start` has returned. Returns true if the operation continues and code unknown to the engine may finish it.
     @inline(__always)
     mutating func startReturned() -> Bool {
