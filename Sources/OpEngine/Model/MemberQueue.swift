@@ -189,7 +189,15 @@ import Synchronization
         return true
     }
 
-    /// Ends the group after `closeIfOpen`. Then ends the groups around it whose last member has finished. Not recursive, because groups may
+    /// Closes the queue of a group that will not start, and returns the unfinished members. The caller must finish these, and call `endGroup`.
+    func closeUnstarted(_ group: Operation) -> [Operation] {
+        core.state.withLock { state in
+            (phase, executing) = (.closed, group)
+            return state.members
+        }
+    }
+
+    /// Ends the group after the queue was closed. Then ends the groups around it whose last member has finished. Not recursive, because groups may
     /// be nested deeply. The caller holds no lock.
     func endGroup() {
         var next: MemberQueue? = self

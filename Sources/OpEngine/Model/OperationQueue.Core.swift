@@ -269,13 +269,18 @@ extension OperationQueue {
             }
         }
 
-        /// Finishes the operations of an unreachable queue as cancelled, without starting them. Called when the queue object of a queue at
-        /// rest is deallocated.
+        /// Finishes the operations of an unreachable queue as cancelled, without starting them: a group after its members. Called when the queue
+        /// object of a queue at rest is deallocated. Not recursive, because groups may be nested deeply.
         func abandon() {
             if isEmpty { return }
-            for operation in members() {
+            var (pending, all) = (members(), [Operation]())
+            while let operation = pending.popLast() {
                 operation.transition { $0.set(Operation.State.cancelled) }
-                operation.end()
+                all.append(operation)
+                if let members = operation.memberQueue { pending += members.closeUnstarted(operation) }
+            }
+            for operation in all.reversed() {
+                if let members = operation.memberQueue { members.endGroup() } else { operation.end() }
             }
         }
 

@@ -71,6 +71,34 @@ import Testing
         #expect(tracker.alive == 0)
     }
 
+    @Test(arguments: [false, true]) func inADroppedQueueGroupsEndAfterTheirMembers(inAGroup: Bool) {
+        let engine = Engine(workerCount: 1), log = Log<String>()
+        func named(_ name: String, _ operation: Operation) -> Operation {
+            operation.name = name
+            operation.whenFinished { log.append(name) }
+            return operation
+        }
+        let inner = GroupOperation(operations: [named("a", BlockOperation {}), named("b", BlockOperation {})], engine: engine)
+        inner.isSuspended = true
+        inner.operations[0].addDependency(inner.operations[1])
+        let empty = GroupOperation(operations: [], engine: engine)
+        let kept = [named("inner", inner), named("empty", empty), named("c", BlockOperation {})]
+        let outer = GroupOperation(operations: kept, engine: engine)
+        do {
+            // The group that is dropped has not started, and neither has the queue.
+            if inAGroup { _ = GroupOperation(operations: [named("outer", outer)], engine: engine) }
+            let queue = OperationQueue(engine: engine)
+            queue.isSuspended = true
+            if !inAGroup { queue.addOperation(named("outer", outer)) }
+        }
+        #expect(log.entries == ["a", "b", "inner", "empty", "c", "outer"])
+        #expect((inner.operations + kept + [outer]).allSatisfy { $0.outcome == .cancelled })
+        for group in [inner, empty, outer] {
+            #expect(throws: OperationError.self) { try group.tryAddOperation(BlockOperation {}) }
+        }
+        #expect(engine.unfinishedOperationCount == 0 && engine.threadCount == 0)
+    }
+
     // Safety: `@unchecked Sendable` because the stored property is a constant.
     private final class Cancelling: GroupOperation, @unchecked Sendable {
         let log = Log<Int>()
