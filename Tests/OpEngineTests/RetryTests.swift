@@ -230,6 +230,22 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test func aSuspendedQueueThatIsDroppedDuringAnAttemptEndsWithIt() {
+        let simulation = Engine.Simulation(seed: 1)
+        weak var dropped: OperationQueue?
+        let operation = Flaky(failing: 1) { OperationQueue.current?.isSuspended = true }
+        operation.retryPolicy = RetryPolicy(attempts: 2, delay: 3600)
+        do {
+            let queue = OperationQueue(engine: simulation.engine)
+            dropped = queue
+            queue.addOperation(operation)
+        }
+        #expect(dropped != nil)
+        while simulation.step() {}
+        #expect(dropped == nil && operation.outcome == .cancelled && operation.attempt == 1)
+        #expect(simulation.engine.unfinishedOperationCount == 0)
+    }
+
     @Test(.endsWithin(seconds: 60)) func aShutdownEndsPauses() {
         let engine = Engine(workerCount: 1)
         let queue = OperationQueue(engine: engine), operation = Flaky(failing: 9) {}

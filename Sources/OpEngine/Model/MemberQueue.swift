@@ -131,7 +131,7 @@ import Synchronization
             state.isHeld = false
             state.qualities.own = settings.quality
             if core.recordNumber != nil { core.recordSettings(state) }
-            if state.count > 0 && !state.isResting { state.retainedQueue = self }
+            if state.needsQueue { state.retainedQueue = self }
             return state.schedule()
         }
         core.wake(woken)

@@ -101,7 +101,7 @@ extension OperationQueue.Core {
         // Safety: balanced when the last operation leaves. See `Departure.perform`.
         _ = unsafe Unmanaged.passRetained(self)
         state.isEnding = unsafe engine.isEnding
-        if !state.isResting { state.retainedQueue = queue }
+        if state.needsQueue { state.retainedQueue = queue }
         uncheckedEngine.activate(self)
     }
 

@@ -194,8 +194,10 @@ extension OperationQueue {
         }
 
         func giveBack(_ operation: Operation) -> Bool {
-            let (isBack, woken) = state.withLock { ($0.giveBack(operation), $0.schedule()) }
+            let (isBack, woken, released) = state.withLock { ($0.giveBack(operation), $0.schedule(), $0.takeUnneededQueue()) }
             wake(woken)
+            // Released outside the lock: this may be the last reference.
+            withExtendedLifetime(released) {}
             return isBack
         }
 
@@ -256,7 +258,7 @@ extension OperationQueue {
                 if isLast { core.uncheckedEngine.deactivate(core, added: state.added) }
                 waits = isLast ? exchange(&state.waits, with: []) : []
                 capacityWaiters = state.takeCapacityWaiters()
-                queue = isLast || state.isResting ? state.retainedQueue.take() : nil
+                queue = state.takeUnneededQueue()
             }
 
             @inline(never)
@@ -297,13 +299,8 @@ extension OperationQueue {
             let (woken, released, waiters) = state.withLock { state in
                 change(&state)
                 if recordNumber != nil { recordSettings(state) }
-                var released: OperationQueue?
-                if state.isResting || state.count == 0 {
-                    released = state.retainedQueue.take()
-                } else if state.retainedQueue == nil {
-                    state.retainedQueue = queue
-                }
-                return (state.schedule(), released, state.takeCapacityWaiters())
+                if state.needsQueue && state.retainedQueue == nil { state.retainedQueue = queue }
+                return (state.schedule(), state.takeUnneededQueue(), state.takeCapacityWaiters())
             }
             for waiter in waiters ?? [] { waiter.unpark() }
             wake(woken)

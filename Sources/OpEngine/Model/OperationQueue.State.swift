@@ -96,6 +96,12 @@ extension OperationQueue {
         /// Whether nothing in the queue can start until its settings change. Code that can change them must hold the queue.
         @inline(__always) var isResting: Bool { (isSuspended || isHeld || maximum == 0) && !isEnding && executing == 0 }
 
+        /// Whether the queue object must be retained, because an operation may run.
+        var needsQueue: Bool { count > 0 && !isResting }
+
+        /// The queue object, if it need not be retained any more. The caller releases it outside the lock.
+        mutating func takeUnneededQueue() -> OperationQueue? { needsQueue ? nil : retainedQueue.take() }
+
         /// Whether an operation may start now.
         @inline(__always) var isRunnable: Bool {
             (executing - Int(nestedRuns) < maximum || isEnding && executing == 0) && segments.current.hasReady
