@@ -187,6 +187,25 @@ import Testing
         #expect(engine.shutdown(deadline: .seconds(10)).isEmpty)
     }
 
+    @Test(arguments: [true, false]) func theValueIsThatOfTheLastAttempt(firstReturns: Bool) throws {
+        let simulation = Engine.Simulation(seed: 2)
+        let queue = OperationQueue(engine: simulation.engine)
+        let operation = ResultOperation<Int> {
+            let attempt = Operation.current?.attempt ?? 0
+            if attempt == 1 && !firstReturns { throw Failure(attempt: 1) }
+            if attempt == 1 { Operation.current?.fail(with: Failure(attempt: 1)) }
+            return attempt
+        }
+        operation.retryPolicy = RetryPolicy(attempts: 2, delay: 60)
+        queue.addOperation(operation)
+        #expect(simulation.step())
+        #expect(operation.attemptErrors.count == 1 && !operation.isFinished)
+        // Something that the first attempt has begun ends in the pause.
+        operation.finish(returning: 3)
+        while simulation.step() {}
+        #expect(try operation.result == 2)
+    }
+
     @Test func aDependencyAddedInAPauseDoesNotShortenIt() throws {
         let simulation = Engine.Simulation(seed: 9)
         let queue = OperationQueue(engine: simulation.engine), times = Log<Double>(), begin = simulation.now

@@ -87,6 +87,7 @@ extension Operation {
             further.failures.append(error)
             further.pause = end.map { Admission.Pause(until: $0) }
             rareExtras?.error = nil
+            forgetValue()
         }
         engine.changeAdmissions { $0.end(self, admission) }
         if before.has(State.outlivesStart) { engine.asynchronousOperationEnded() }
@@ -115,11 +116,9 @@ extension Operation {
         if end == nil || loadState().has(State.cancelled) { retryPostponed() }
     }
 
-    /// Whether the operation waits between two attempts, so that only a former attempt can ask to finish it.
+    /// Whether the operation waits between two attempts, so that only a former attempt can ask to finish it. The caller holds `lock`.
     var isBetweenAttempts: Bool {
-        let state = loadState()
-        guard state.bits & (State.started | State.cancelled | State.finishing) == 0, let admission else { return false }
-        return lock.withLock { admission.attempt > 0 }
+        loadState().bits & (State.started | State.cancelled | State.finishing) == 0 && admission?.attempt ?? 0 > 0
     }
 
     /// Whether an attempt executes, and the policy allows another one after it.

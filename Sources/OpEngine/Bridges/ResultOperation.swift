@@ -142,13 +142,17 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
 
     /// Finishes the operation with a value. Only the first call of a finishing method has an effect. Safe to call from any thread.
     public final func finish(returning value: Value) {
-        lock.withLock {
-            if hasValue || loadState().has(State.finishing | State.finished) { return }
+        let replaced = lock.withLock { () -> Value? in
+            if hasValue || isBetweenAttempts || loadState().has(State.finishing | State.finished) { return nil }
             hasValue = true
-            if Value.self != Void.self { ensureWork().value = value }
+            return Value.self == Void.self ? nil : exchange(&ensureWork().value, with: value)
         }
+        // The value of an earlier attempt is released outside of the lock.
+        withExtendedLifetime(replaced) {}
         end()
     }
+
+    override func forgetValue() { hasValue = false }
 
     /// Finishes the operation with an error. Only the first call of a finishing method has an effect. Safe to call from any thread.
     ///

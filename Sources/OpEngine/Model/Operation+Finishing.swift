@@ -18,7 +18,7 @@ extension Operation {
     func endOnce(takesNext isLaunched: Bool) -> (isEnding: Bool, closed: MemberQueue?) {
         if loadState().has(State.hasAdmission) {
             if isTriedAgain() { return (true, nil) }
-            if isBetweenAttempts { return (false, nil) }
+            if lock.withLock({ isBetweenAttempts }) { return (false, nil) }
         }
         let claim = transition { $0.claimFinish() }
         if claim == .lost { return (false, nil) }

@@ -148,6 +148,9 @@ import Synchronization
     /// Runs on the thread that ends the attempt, with no lock held. The operation may have been cancelled meanwhile, and then finishes.
     @_spi(Subclassing) open func willBeTriedAgain(after error: any Error) -> Bool { true }
 
+    /// Forgets the value of an attempt that is followed by another one. The caller holds `lock`. The default implementation does nothing.
+    func forgetValue() {}
+
     /// Called after the operation has finished and its completion block has returned. The default implementation does nothing.
     ///
     /// Called once if `tellWhenFinished()` was called before the operation finished, and again after later calls of it. Runs on the finishing
