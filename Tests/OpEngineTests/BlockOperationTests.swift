@@ -19,6 +19,27 @@ import Testing
         #expect(log.entries.last == 0 && operation.executionBlocks.count == count)
     }
 
+    /// Runs each job at once, on a thread of its own.
+    private final class Eager: OperationExecutor {
+        func execute(_ job: @escaping @Sendable () -> Void) { onThreads(1) { _ in job() } }
+    }
+
+    @Test("The first block runs on the thread that starts the operation, although another thread takes blocks earlier")
+    func firstBlock() {
+        let helpers = queue.engine.helperQueue, log = Log<Bool>()
+        helpers.underlyingQueue = Eager()
+        queue.addOperations(
+            [
+                BlockOperation {
+                    let here = Worker.current
+                    let operation = BlockOperation()
+                    for _ in 0..<3 { operation.addExecutionBlock { log.append(Worker.current === here) } }
+                    operation.start()
+                }
+            ], waitUntilFinished: true)
+        #expect(log.entries == [false, false, true])
+    }
+
     /// Starts when it is asked whether it has finished.
     private final class StartedInBetween: BlockOperation, @unchecked Sendable {
         // Safety: `@unchecked Sendable` because the flag is atomic.

@@ -83,7 +83,7 @@ extension Operation {
         }
         // An engine that was shut down refuses the helpers. The calling thread then runs all blocks.
         try? context.engine.helperQueue.tryAddOperations(helpers, waitUntilFinished: false)
-        share.runRest { run($0) }
+        share.runRest(isOwner: true) { run($0) }
         _ = context.block(on: context.engine, parker: context.parker, deadline: nil, canStall: false) { share.isDone }
     }
 
