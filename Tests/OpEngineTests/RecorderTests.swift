@@ -254,6 +254,34 @@ private final class Records: OperationRecordReceiver {
         }
     }
 
+    /// Its release ends a recording.
+    private final class Stopping: OperationRecordReceiver {
+        private let recorder: Locked<Recorder?>
+        init(_ recorder: Locked<Recorder?>) { self.recorder = recorder }
+        deinit { recorder.withLock { $0 }?.stop() }
+        func receive(_ record: OperationRecord) {}
+        func finishBatch() {}
+        func describe(_ error: any Error) -> String { "" }
+    }
+
+    @Test("A thread records nothing after the end, also if that is the moment when it makes its buffer", .endsWithin(seconds: 60))
+    func endDuringTheFirstRecord() throws {
+        let engine = Engine(workerCount: 1), numbers = Log<Int?>(), second = Locked<Recorder?>(nil)
+        onThreads(1) { _ in
+            do {
+                let first = Recorder(engine, receiver: Stopping(second))
+                numbers.append(Recorder.activityBegan("first", by: nil))
+                first?.stop()
+            }
+            let made = Recorder(engine, receiver: Records())
+            second.withLock { $0 = made }
+            // The new buffer replaces that of the first recorder, which is released with its receiver.
+            for _ in 0..<2 { numbers.append(Recorder.activityBegan("second", by: nil)) }
+        }
+        #expect(numbers.entries.count == 3 && numbers.entries[0] == 0 && numbers.entries[2] == nil)
+        second.withLock { $0 = nil }
+    }
+
     @Test("One recorder records at a time; the next one begins anew")
     func one() throws {
         let engine = Engine(workerCount: 1)

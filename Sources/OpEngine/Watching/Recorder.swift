@@ -86,14 +86,19 @@ public final class Recorder: @unchecked Sendable {
 
     /// Makes the buffer of the calling thread. Nil if no recorder is recording.
     static func openBuffer(for context: ThreadContext) -> RecordBuffer? {
-        guard let recorder = active.withLock({ $0 }) else { return nil }
-        let number = recorder.threadCount.wrappingAdd(1, ordering: .relaxed).oldValue
-        let buffer = RecordBuffer(recorder: recorder, number: number)
+        // The lock keeps `stop` from ending the recording before it knows this buffer, which would then never be closed.
+        let made = active.withLock { recorder -> RecordBuffer? in
+            guard let recorder else { return nil }
+            let number = recorder.threadCount.wrappingAdd(1, ordering: .relaxed).oldValue
+            let buffer = RecordBuffer(recorder: recorder, number: number)
+            recorder.buffers.withLock { $0.append(buffer) }
+            return buffer
+        }
+        guard let buffer = made else { return nil }
         context.keep(buffer)
         // Safety: a thread's worker lives as long as the thread.
         let worker = unsafe context.worker?.number
-        let isMain = recorder.engine.isMainThread
-        recorder.buffers.withLock { $0.append(buffer) }
+        let isMain = buffer.recorder.engine.isMainThread
         buffer.write(.thread(worker: worker, isMain: isMain))
         return buffer
     }
@@ -103,7 +108,7 @@ public final class Recorder: @unchecked Sendable {
     // MARK: The recorder's thread
 
     private func run() {
-        while !isStopping.load(ordering: .acquiring) {
+        while Recorder.active.withLock({ $0 === self }) {
             pass()
             _ = parker.park(until: .now + Recorder.interval)
         }
