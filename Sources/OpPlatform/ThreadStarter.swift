@@ -28,9 +28,11 @@ public func tryStartThread(as thread: JoinableThread? = nil, _ body: @escaping @
 /// Starts threads on behalf of threads with a raised nice value. A new thread inherits its creator's nice value and cannot lower it again.
 /// The starter is a single sleeping thread per process, created before the first thread raises its nice value.
 public final class ThreadStarter: Sendable {
-    private static let shared = ThreadStarter()
-    private static let isNeeded = Atomic<Bool>(false)
+    /// The starter of this process, once one is needed.
+    private static let shared = Guarded<ThreadStarter?>(nil)
 
+    /// A process that was forked since has another number, and lacks the starter's thread.
+    private let forkCount = cplatform_get_fork_count()
     private let parker = Parker()
     private let starts = Guarded<[Start]>([])
 
@@ -63,18 +65,19 @@ public final class ThreadStarter: Sendable {
 
     /// Creates the starter. Must be called before any thread raises its nice value, on a thread that has the process's own.
     public static func prepare() {
-        _ = shared
-        isNeeded.store(true, ordering: .releasing)
+        shared.withLock { starter in
+            if starter?.forkCount != cplatform_get_fork_count() { starter = ThreadStarter() }
+        }
     }
 
     fileprivate static func start(_ start: Start) {
         // The caller starts the thread itself if it has not raised its nice value.
-        guard isNeeded.load(ordering: .acquiring), cplatform_nice(0) > cplatform_nice(getpid()) else {
+        guard let starter = shared.withLock({ $0 }), cplatform_nice(0) > cplatform_nice(getpid()) else {
             if !tryStart(start) { start.failed() }
             return
         }
-        shared.starts.withLock { $0.append(start) }
-        shared.parker.unpark()
+        starter.starts.withLock { $0.append(start) }
+        starter.parker.unpark()
     }
 
     fileprivate static func tryStart(_ start: Start) -> Bool {

@@ -1,3 +1,4 @@
+import CTestSupport
 import Glibc
 import OpEngine
 import TestLimits
@@ -132,6 +133,30 @@ import Testing
             let (end, engine) = (ends[1], Engine(workerCount: 1))
             OperationQueue(engine: engine).addOperations(
                 [BlockOperation { _ = unsafe write(end, "x", 1) }], waitUntilFinished: true)
+        }
+    }
+
+    /// Makes a worker whose nice value is raised start another worker. Returns whether both have run.
+    private static func waitAcrossQualities() -> Bool {
+        let engine = Engine(workerCount: 1)
+        let (slow, usual) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
+        slow.qualityOfService = .utility
+        let inner = BlockOperation {}
+        let outer = BlockOperation {
+            usual.addOperation(inner)
+            inner.waitUntilFinished()
+        }
+        slow.addOperation(outer)
+        return (try? outer.tryWaitUntilFinished(until: .now + .seconds(20))) == true
+    }
+
+    @Test func aForkedProcessStartsThreadsOfEveryQuality() async {
+        await #expect(processExitsWith: .success) {
+            #expect(ThreadTests.waitAcrossQualities())
+            var text = [CChar](repeating: 0, count: 1000)
+            let status = unsafe fork_and_call(
+                { _ in _exit(ThreadTests.waitAcrossQualities() ? 0 : 1) }, nil, &text, text.count)
+            #expect(status == 0)
         }
     }
 
