@@ -133,6 +133,42 @@ private final class Records: OperationRecordReceiver {
         #expect(lives[2] == ["added", "name", "cancelled", "cancelled"])
     }
 
+    /// Executes without the superclass's `start`, and is cancelled then.
+    private final class Cancelled: Operation, @unchecked Sendable {
+        // Safety: `@unchecked Sendable` because nothing is added to its superclass.
+        override func start() {
+            cancel()
+            end()
+        }
+    }
+
+    @Test("The dependencies of a cancelled operation are recorded once")
+    func dependenciesOfCancelled() throws {
+        let records = try record { engine in
+            let queue = OperationQueue(engine: engine)
+            queue.isSuspended = true
+            let first = BlockOperation {}
+            let executing = [BlockOperation { Operation.current?.cancel() }, Cancelled()]
+            let waiting = [BlockOperation {}, Cancelled()]
+            let ended = AsyncOperation()
+            for (operation, name) in zip(executing + waiting + [ended], ["a", "b", "c", "d", "e"]) {
+                operation.name = name
+                operation.addDependency(first)
+            }
+            queue.addOperations([first] + executing + waiting + [ended], waitUntilFinished: false)
+            for operation in waiting { operation.cancel() }
+            ended.finish()
+            queue.isSuspended = false
+            queue.waitUntilAllOperationsAreFinished()
+        }
+        let lives = try ["a", "b", "c", "d", "e"].map { name in
+            try records.events(of: #require(records.number(named: name))).map { word($0.event) }
+        }
+        for life in lives[..<2] { #expect(life == ["added", "name", "ready", "started", "dependency", "cancelled", "cancelled"]) }
+        for life in lives[2..<4] { #expect(life == ["added", "name", "ready", "cancelled", "dependency", "cancelled"]) }
+        #expect(lives[4] == ["added", "name", "dependency", "succeeded"])
+    }
+
     @Test("A worker that is blocked, declared or noticed, is recorded while its operation runs")
     func blocking() throws {
         let released = Gate()

@@ -28,6 +28,8 @@ struct Milestones: OptionSet {
     static let finished = Milestones(rawValue: 16)
     /// An attempt has failed, and there will be another.
     static let attemptFailed = Milestones(rawValue: 32)
+    /// A thread finishes the operation, which was cancelled before it started.
+    static let passedOver = Milestones(rawValue: 64)
 }
 
 extension Milestones {
@@ -40,7 +42,7 @@ extension Milestones {
         if changed.has(State.cancelled) { insert(.cancelled) }
         if new.has(State.linked) && new.isReady && !(old.isReady && old.has(State.linked)) && !new.has(State.finished) { insert(.ready) }
         if changed.has(State.started) {
-            if !new.has(State.started) { insert(.attemptFailed) } else if !new.has(State.cancelled) { insert(.started) }
+            insert(!new.has(State.started) ? .attemptFailed : new.has(State.cancelled) ? .passedOver : .started)
         }
         if changed.has(State.finished) { insert(.finished) }
     }

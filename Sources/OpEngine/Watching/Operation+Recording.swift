@@ -25,14 +25,12 @@ extension Operation {
             buffer.append(.ready, address, at: time)
         }
         if milestones.contains(.cancelled) { buffer.append(.cancelled, address, at: time) }
-        if milestones.contains(.started) {
-            buffer.append(.started, address, at: time)
-            writeDependencies(at: time, to: buffer)
-        }
+        if milestones.contains(.started) { buffer.append(.started, address, at: time) }
+        if !milestones.isDisjoint(with: [.started, .passedOver]) { writeDependencies(at: time, to: buffer) }
         if milestones.contains(.attemptFailed) { buffer.append(.attemptFailed, address, at: time) }
         if milestones.contains(.finished) {
             // The operation may have finished without a start.
-            if !entry.new.has(State.started) || entry.new.has(State.cancelled) { writeDependencies(at: time, to: buffer) }
+            if !entry.new.has(State.started) { writeDependencies(at: time, to: buffer) }
             buffer.append(.finished(entry.new.outcome), address, at: time)
         }
     }

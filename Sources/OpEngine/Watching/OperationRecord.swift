@@ -22,7 +22,7 @@ public struct OperationRecord: Sendable {
         /// The operation has this name from now on; empty for none. Follows `added` immediately if the operation had a name then.
         case name(String)
         /// The operation depends on another operation that was added to a queue. Follows each `started` immediately. Precedes `finished` if the
-        /// operation was cancelled or did not start.
+        /// operation did not start.
         case dependency(Int)
         /// The operation's dependencies allow it to start. May occur again.
         case ready
