@@ -153,6 +153,30 @@ import Testing
         a.removeDependency(b)
     }
 
+    // Safety: `@unchecked Sendable` because nothing is added to its superclass.
+    private final class Equal: Operation, @unchecked Sendable {
+        override func isEqual(_ object: Any?) -> Bool { object is Equal }
+        override var hash: Int { 1 }
+    }
+
+    @Test func equalOperationsAreAllNamed() {
+        let all = ["a", "b", "c"].map { name in
+            let operation = Equal()
+            operation.name = name
+            return operation
+        }
+        all[0].addDependency(all[1])
+        let held = queue("held", suspended: true)
+        held.addOperations(all, waitUntilFinished: false)
+        let report = StallReport(waitingFor: [all[0]])
+        #expect(report.description == "a depends on b, and is in queue held, which is suspended; b is in queue held, which is suspended")
+        all[1].addDependency(all[0])
+        all[1].addDependency(all[2])
+        #expect(why(all[1]) == "b depends on c, and depends on itself: b → a → b, and is in queue held, which is suspended")
+        all[1].removeDependency(all[0])
+        held.cancelAllOperations()
+    }
+
     @Test func aWaitThatCannotEndNamesWhatIsInTheWay() {
         let (a, b) = (named("a"), named("b"))
         a.addDependency(b)

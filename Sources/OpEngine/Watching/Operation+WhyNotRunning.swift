@@ -30,7 +30,7 @@ extension Operation {
         let unfinished = state.has(State.cancelled) ? [] : dependencies.filter { !$0.isFinished }
         if let path = unfinished.isEmpty ? nil : cyclePath(through: unfinished) {
             blockers.append(.cycle(path))
-            blockers += unfinished.filter { !path.contains($0) }.map { .dependency($0) }
+            blockers += unfinished.filter { other in !path.contains { $0 === other } }.map { .dependency($0) }
         } else {
             blockers += unfinished.map { .dependency($0) }
         }

@@ -15,7 +15,9 @@ public struct StallReport: Sendable, Hashable {
     ///   - limit: the maximum number of operations to examine.
     public init(waitingFor operations: [Operation], limit: Int = 8) {
         var pending = operations.filter { !$0.isFinished }
-        var seen = Set(pending)
+        // Not a set of operations, because a subclass may declare distinct operations equal.
+        var seen = Set(pending.map { ObjectIdentifier($0) })
+        func add(_ operation: Operation) { if seen.insert(ObjectIdentifier(operation)).inserted { pending.append(operation) } }
         while entries.count < pending.count && entries.count < limit {
             let blockage = OperationBlockage(of: pending[entries.count])
             entries.append(blockage)
@@ -24,16 +26,12 @@ public struct StallReport: Sendable, Hashable {
                 case .dependency(let dependency):
                     // Its entry would only say that it was never added, as the dependent's reason does already.
                     guard dependency.loadState().has(Operation.State.claimed) || dependency.isExecuting else { continue }
-                    if seen.insert(dependency).inserted { pending.append(dependency) }
+                    add(dependency)
                 case .cycle(let path):
                     // A cycle is explained once, not for each member.
-                    for member in path where seen.insert(member).inserted {}
-                case .members(let members):
-                    for member in members where seen.insert(member).inserted { pending.append(member) }
-                case .barrier(let other, _), .key(_, let other?), .groupNotStarted(let other):
-                    if seen.insert(other).inserted { pending.append(other) }
-                case .resource(_, _, _, _, let executing):
-                    for holder in executing where seen.insert(holder).inserted { pending.append(holder) }
+                    seen.formUnion(path.map { ObjectIdentifier($0) })
+                case .members(let others), .resource(_, _, _, _, let others): others.forEach(add)
+                case .barrier(let other, _), .key(_, let other?), .groupNotStarted(let other): add(other)
                 default: break
                 }
             }
