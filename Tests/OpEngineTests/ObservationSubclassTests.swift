@@ -157,6 +157,36 @@ private final class FinishedElsewhere: Operation, @unchecked Sendable {
         byPath.invalidate()
     }
 
+    /// A value whose comparison uses the operation that has it.
+    private struct Level: Equatable, Sendable {
+        let number: Int
+        let use: @Sendable () -> Void
+        static func == (left: Level, right: Level) -> Bool {
+            left.use()
+            return left.number == right.number
+        }
+    }
+
+    private final class Rising: Operation, @unchecked Sendable {
+        // Safety: `@unchecked Sendable` because the number has a lock.
+        private let number = Locked(0)
+        var level: Level {
+            Level(number: number.withLock { $0 }) { [unowned self] in observe(\.isFinished) { _, _ in }.invalidate() }
+        }
+        func rise(by step: Int) {
+            number.withLock { $0 += step }
+            didChangeValue(for: \.level)
+        }
+    }
+
+    @Test func valuesAreComparedWithoutALock() {
+        let (operation, log) = (Rising(), Log<Int>())
+        let token = operation.observe(\.level, options: [.new]) { log.append($1.newValue!.number) }
+        for step in [1, 0, 2] { operation.rise(by: step) }
+        #expect(log.entries == [1, 3])
+        token.invalidate()
+    }
+
     @Test func readinessIsWhatTheGetterSays() {
         let log = Log<String>()
         let (operation, dependency) = (Allowed(), Operation())

@@ -50,7 +50,8 @@ open class InvocationOperation<Result: Sendable>: Operation, @unchecked Sendable
         guard let invocation = retryPolicy == nil ? takeInvocation() : lock.withLock({ self.invocation }) else { return }
         do {
             let result = try invocation()
-            lock.withLock { returned = result }
+            // The value of an earlier attempt is released outside of the lock.
+            withExtendedLifetime(lock.withLock { exchange(&returned, with: result) }) {}
         } catch { fail(with: error) }
     }
 

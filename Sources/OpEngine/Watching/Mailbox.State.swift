@@ -187,14 +187,5 @@ extension Mailbox {
             taken = 0
             return delivered
         }
-
-        /// The old value to pass to an observer of `change`. Nil if the observer knows `new` already, and is not called.
-        ///
-        /// - Parameter isFinal: whether the value can change no more, so that a notice without news would be one too many.
-        func oldValue(for registration: Registration, _ change: Change, _ new: any Sendable, isFinal: Bool) -> (any Sendable)? {
-            let old = change.old.flatMap { $0.began >= registration.since ? $0.value : nil }
-            if isFinal || !change.isAlwaysTold && old == nil, areEqual(registration.last, new) { return nil }
-            return old ?? registration.last
-        }
     }
 }

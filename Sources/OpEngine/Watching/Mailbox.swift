@@ -148,16 +148,13 @@ import OpPlatform
         case .mark(let body): body()
         case .announcedPrior(let key, let old):
             let isFinal = isFinal(key, old)
-            for receiver in receivers {
-                guard state.withLock({ _ in !isFinal || !areEqual(receiver.last, old) }) else { continue }
-                callPrior(receiver, old: old, owner)
-            }
+            for receiver in receivers where !isFinal || !areEqual(known(to: receiver).value, old) { callPrior(receiver, old: old, owner) }
         case .change(let change):
             // The getter is the same for all observers of a key.
             guard let new = change.new ?? receivers.first.map({ receiver in Mailbox.asRecorded { receiver.read(owner) } }) else { return }
             let isFinal = isFinal(change.key, new)
             let told = receivers.compactMap { receiver in
-                state.withLock { $0.oldValue(for: receiver, change, new, isFinal: isFinal) }.map { (receiver, old: $0) }
+                oldValue(for: receiver, change, new, isFinal: isFinal).map { (receiver, old: $0) }
             }
             for (receiver, old) in told { callPrior(receiver, old: old, owner) }
             for (receiver, old) in told {
@@ -171,6 +168,22 @@ import OpPlatform
             // An observer may make the operation ready without announcing it.
             if change.key == .isReady, change.new == nil { (owner as? Operation)?.becomeReady() }
         }
+    }
+
+    /// The value that an observer knows, and since when. Only the delivering thread changes it.
+    private func known(to receiver: Registration) -> (value: any Sendable, since: UInt64) {
+        state.withLock { _ in (receiver.last, receiver.since) }
+    }
+
+    /// The old value to pass to an observer of `change`. Nil if the observer knows `new` already, and is not called. Comparing values may call
+    /// foreign code, so the caller holds no lock.
+    ///
+    /// - Parameter isFinal: whether the value can change no more, so that a notice without news would be one too many.
+    private func oldValue(for receiver: Registration, _ change: Change, _ new: any Sendable, isFinal: Bool) -> (any Sendable)? {
+        let (last, since) = known(to: receiver)
+        let old = change.old.flatMap { $0.began >= since ? $0.value : nil }
+        if isFinal || !change.isAlwaysTold && old == nil, areEqual(last, new) { return nil }
+        return old ?? last
     }
 
     /// Whether the value can change no more. This holds for the flags of a finished operation, and for `isFinished` once it is true. The engine
