@@ -3,7 +3,8 @@
 /// Methods of Foundation that cannot throw trap with the error's description. Their counterparts (`tryStart`, `tryAddOperation` and so on)
 /// throw the error. A refused call changes nothing.
 public enum OperationError: Error, Sendable, CustomStringConvertible {
-    /// `start()` was called on an operation that was not ready. `dependencies` are those that had not finished.
+    /// `start()` was called on an operation that was not ready. `dependencies` are those that had not finished. Without any of
+    /// these, a subclass's own condition was false.
     case startedWhenNotReady(operation: String, dependencies: [String])
     /// `start()` was called on an executing operation.
     case startedWhenExecuting(operation: String)
@@ -72,7 +73,9 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     public var description: String {
         switch self {
         case .startedWhenNotReady(let operation, let dependencies):
-            "\(operation) cannot start: it waits for \(list(dependencies)); add it to a queue, or start it when it is ready"
+            "\(operation) cannot start: "
+                + (dependencies.isEmpty ? "its isReady is false" : "it waits for \(list(dependencies))")
+                + "; add it to a queue, or start it when it is ready"
         case .startedWhenExecuting(let operation):
             "\(operation) cannot start: it is executing; an operation runs once, make a new one"
         case .startedWhenFinished(let operation):

@@ -125,6 +125,24 @@ import Testing
                 + "the barrier waits for first, which waits here; make the rest of first an operation that depends on later")
     }
 
+    @Test func soIsAWaitOfTheBarrierItself() {
+        let queue = OperationQueue(engine: Engine(workerCount: 2)), log = Log<String>(), later = Self.named("later"), added = Gate()
+        let barrier = BlockOperation {
+            added.wait()
+            do { try later.tryWaitUntilFinished() } catch { log.append("\(error)") }
+        }
+        (queue.name, barrier.name) = ("q", "barrier")
+        try? queue.tryAddBarrier(barrier)
+        queue.addOperation(later)
+        added.open()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(
+            log.entries == [
+                "this wait can never end: later is behind the barrier barrier in queue q; barrier waits here; "
+                    + "make the rest of barrier an operation that depends on later"
+            ])
+    }
+
     @Test func soIsAWaitFurtherDownTheStackOfTheMainQueue() {
         let log = Log<String>()
         let error = error(onTheMainQueue: true) { queue in

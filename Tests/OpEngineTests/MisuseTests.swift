@@ -32,6 +32,35 @@ import Testing
         #expect(!operation.isFinished)
     }
 
+    @Test func startingOneWhoseOwnConditionIsFalseIsRefusedWithThatReason() {
+        // Safety: adds nothing to its superclass.
+        final class Unready: Operation, @unchecked Sendable {
+            override var isReady: Bool { false }
+        }
+        let operation = Unready()
+        operation.name = "a"
+        #expect(
+            message { try operation.tryStart() }
+                == "a cannot start: its isReady is false; add it to a queue, or start it when it is ready")
+    }
+
+    @Test func trapsSayWhoseTheyAre() async {
+        let wrongThread = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let simulation = Engine.Simulation(seed: 1)
+            TestThread { OperationQueue(engine: simulation.engine).addOperation {} }.join()
+        }
+        let nothingInFlight = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            _ = OperationQueue().map(0..<1, inFlight: 0) { $0 }
+        }
+        for (outcome, text) in [
+            (wrongThread, "opscript: a simulated engine was used on another thread"),
+            (nothingInFlight, "opscript: inFlight must be at least 1"),
+        ] {
+            let said = String(decoding: outcome?.standardErrorContent ?? [], as: UTF8.self)
+            #expect(said.contains(text), "\(said)")
+        }
+    }
+
     @Test func startingOneThatIsInAQueueIsRefused() {
         let queue = OperationQueue(engine: Engine(workerCount: 1))
         queue.isSuspended = true

@@ -95,7 +95,7 @@ import Testing
         began.wait()
         #expect(first.whyNotRunning == nil)
         #expect(second.whyNotRunning?.blockers == [.full(queue, executing: [first])])
-        #expect(why(second) == "second is in queue q, whose maximum of 1 is taken by first")
+        #expect(why(second) == "second is in queue q, whose maximum is reached by first")
         mayEnd.open()
         queue.waitUntilAllOperationsAreFinished()
     }

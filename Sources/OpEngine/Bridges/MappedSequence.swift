@@ -22,7 +22,7 @@ extension BeyondFoundation where Self: OperationQueue {
         _ transform: @escaping @Sendable (Elements.Element) throws -> Value
     ) -> MappedSequence<Elements, Value> where Elements.Element: Sendable {
         let inFlight = inFlight ?? max(4 * engine.workerCount, 2 * min(maxConcurrentOperationCount, 8192))
-        precondition(inFlight >= 1, "inFlight must be at least 1, got \(inFlight)")
+        precondition(inFlight >= 1, "opscript: inFlight must be at least 1, got \(inFlight)")
         return MappedSequence(queue: self, elements: elements, inFlight: inFlight, isOrdered: ordered, transform: transform)
     }
 }

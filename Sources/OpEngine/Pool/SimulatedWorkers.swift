@@ -25,7 +25,7 @@ final class SimulatedWorkers: @unchecked Sendable {
 
     func schedule(_ queue: ServedQueue, on group: ThreadGroup) {
         guard cplatform_thread_id() == thread else {
-            fatalError("a simulated engine was used on another thread than the one that made it")
+            fatalError("opscript: a simulated engine was used on another thread than the one that made it")
         }
         let level = queue.level.load(ordering: .relaxed)
         if level != ServedQueue.usualLevel { specialCount += 1 }

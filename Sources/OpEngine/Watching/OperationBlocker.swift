@@ -53,7 +53,7 @@ extension OperationBlocker: CustomStringConvertible {
         case .suspended(let queue): "is in \(naming.queue(queue)), which is suspended"
         case .maximumIsZero(let queue): "is in \(naming.queue(queue)), whose maximum is 0"
         case .full(let queue, let executing):
-            "is in \(naming.queue(queue)), whose maximum of \(executing.count) is taken by \(naming.list(executing))"
+            "is in \(naming.queue(queue)), whose maximum is reached by \(naming.list(executing))"
         case .barrier(let barrier, let queue): "is behind the barrier \(naming.operation(barrier)) in \(naming.queue(queue))"
         case .before(let others, let queue): "is a barrier behind \(naming.list(others)) in \(naming.queue(queue))"
         case .key(let key, let holder?): "needs the key '\(key)', which \(naming.operation(holder)) has"

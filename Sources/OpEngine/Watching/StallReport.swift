@@ -88,12 +88,14 @@ extension OperationError {
             default: false
             }
         }
+        // An operation that executes and is a barrier is the one in front of the other operation, which may be a barrier, too.
+        let isBarrier = waiting.isBarrier && !operation.isBarrier
         return .neverFinishes(
             operations: [operation.label],
             reasons: [
                 "\(OperationBlockage(operation: operation, blockers: barriers))",
-                "the barrier waits for \(waiting.label), which waits here; make the rest of \(waiting.label) an operation that depends on "
-                    + "\(operation.label)",
+                (isBarrier ? "\(waiting.label) waits here" : "the barrier waits for \(waiting.label), which waits here")
+                    + "; make the rest of \(waiting.label) an operation that depends on \(operation.label)",
             ])
     }
 }

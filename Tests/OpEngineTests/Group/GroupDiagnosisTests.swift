@@ -50,7 +50,7 @@ import Testing
         let group = GroupOperation(operations: [first, second], name: "g", maxConcurrentOperationCount: 1, engine: simulation.engine)
         OperationQueue(engine: simulation.engine).addOperation(group)
         while simulation.step() {}
-        #expect(why(second) == "second is in group g, whose maximum of 1 is taken by first")
+        #expect(why(second) == "second is in group g, whose maximum is reached by first")
         first.finish()
         while simulation.step() {}
         #expect(group.outcome == .succeeded)

@@ -99,7 +99,7 @@ struct AttachTests {
         #expect(
             outcome.text == """
                 queue 'a queue': 10 operations, 1 executing, at most 1 at once
-                'job 2': it is in queue 'a queue', whose maximum of 1 is taken by 'job 1'
+                'job 2': it is in queue 'a queue', whose maximum is reached by 'job 1'
                 'job 1': it runs
                 'job 2': cancelled
                 'job 10': has the priority veryHigh
