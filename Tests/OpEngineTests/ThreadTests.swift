@@ -1,9 +1,11 @@
 import CTestSupport
 import Glibc
-import OpEngine
+import OpPlatform
 import TestLimits
 import TestSupport
 import Testing
+
+@testable import OpEngine
 
 @Suite struct ThreadTests {
     /// Opens a gate when its last reference is released, on the thread that releases it.
@@ -27,6 +29,18 @@ import Testing
             #expect(engine.threadCount == 0)
         }
         #expect(numbers.entries == [1, 2])
+    }
+
+    /// The monitor decides to replace a worker a moment after it has seen that the worker is busy.
+    @Test(.endsWithin(seconds: 60)) func aWorkerThatHasEndedIsNotReplaced() {
+        let engine = Engine(workerCount: 1, idleTime: .zero), workers = Log<Worker>(), ended = Gate()
+        OperationQueue(engine: engine).addOperation {
+            workers.append(Worker.current!)
+            Worker.current!.context = Opening(ended)
+        }
+        ended.wait()
+        #expect(engine.pool.withLock { $0.replace(workers.entries[0]) == nil })
+        #expect(engine.isQuiescent && engine.pool.withLock(\.awake) == 0)
     }
 
     @Test(.endsWithin(seconds: 60)) func oneThatHasToStayStays() {

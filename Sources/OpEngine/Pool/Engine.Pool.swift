@@ -169,10 +169,9 @@ extension Engine {
         }
 
         /// Retires a worker that has been idle for long. Returns true if its thread must end. From then on the worker runs nothing and is
-        /// not counted.
+        /// not counted. It stays parked, so that a monitor that has just seen it busy does not replace it.
         mutating func retire(_ worker: Worker) -> Bool {
             guard worker.isParked, worker.inbox.closeIfEmpty() else { return false }
-            worker.isParked = false
             runQueues.unpark(worker)
             workers.removeAll { $0 === worker }
             retired.append(worker)
