@@ -72,7 +72,7 @@ public final class ThreadStarter: Sendable {
 
     fileprivate static func start(_ start: Start) {
         // The caller starts the thread itself if it has not raised its nice value.
-        guard let starter = shared.withLock({ $0 }), cplatform_nice(0) > cplatform_nice(getpid()) else {
+        guard cplatform_nice(0) > cplatform_nice(getpid()), let starter = shared.withLock({ $0 }) else {
             if !tryStart(start) { start.failed() }
             return
         }

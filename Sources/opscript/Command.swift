@@ -165,8 +165,8 @@ struct Command {
     /// Runs the remaining operations and reports errors. Returns the exit status.
     private func finish(_ runtime: Runtime) throws(LuaError) -> Int32 {
         let ending = try runtime.finish()
-        if let status = runtime.requestedExitStatus { return exit(runtime, status, ending.unreadFailures) }
-        if ending.wasInterrupted { return cancel(runtime, ending.unreadFailures) }
+        if let status = runtime.requestedExitStatus { return exit(runtime, status, ending.unreadFailures, ending.failedPrograms) }
+        if ending.wasInterrupted { return cancel(runtime, ending.unreadFailures, ending.failedPrograms) }
         report(ending.unreadFailures)
         for sentence in ending.stuckOperations + ending.failedPrograms { report(sentence) }
         let failed = ending.unreadFailures.count
@@ -192,9 +192,10 @@ struct Command {
 
     /// Handles `os.exit` of an operation, `--timeout` and `--fail-fast`: stops the running operations and reports the failures that no code
     /// has read. Returns `status`.
-    private func exit(_ runtime: Runtime, _ status: Int32, _ failures: [OperationFailure] = []) -> Int32 {
+    private func exit(_ runtime: Runtime, _ status: Int32, _ failures: [OperationFailure] = [], _ programs: [String] = []) -> Int32 {
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(2)) { report("\(name) did not stop") }
+        for sentence in programs + runtime.takeFailedPrograms() { report(sentence) }
         let unread = failures + runtime.takeUnreadFailures()
         switch runtime.exitCause {
         case .failure(let first):
@@ -226,7 +227,8 @@ struct Command {
     }
 
     /// Handles a signal that arrived while operations existed. Returns the exit status.
-    private func cancel(_ runtime: Runtime, _ failures: [OperationFailure] = []) -> Int32 {
+    private func cancel(_ runtime: Runtime, _ failures: [OperationFailure] = [], _ programs: [String] = []) -> Int32 {
+        for sentence in programs + runtime.takeFailedPrograms() { report(sentence) }
         // Operations that the signal stops are no news.
         report((failures + runtime.takeUnreadFailures()).filter { $0.kind != .interrupted })
         let signal = runtime.lastInterrupt ?? SIGINT

@@ -419,6 +419,8 @@ import Testing
             for i in queue:map(function(x) return x end, counting(1 << 40)) do if i == 5 then break end end
             assert(closed == 2)
             assert(queue:forEach(function() end, ipairs { 1, 2 }) == 2)
+            assert(queue:reduce(tonumber, math.max, ipairs { "1", "3", "2" }) == 3)
+            assert(results(setmetatable({ count = 0 }, { __len = function() return 0 end })) == "")
             os.remove(path)
             """)
     }

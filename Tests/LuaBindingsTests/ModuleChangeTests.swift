@@ -19,6 +19,8 @@ import Testing
             "kinds": "return {}", "filler": "require 'kinds'.list = { 'first' }", "all": "require 'kinds' require 'filler' return {}",
             "counter": "return { n = 0 }", "trims": "return function(s) return s:trim() end",
             "early": "local trim = string.trim return function(s) return trim and trim(s) or 'none' end",
+            "strx": "function string.trim(s) return (s:match '^%s*(.-)%s*$') end return string",
+            "base": "return {}", "ext": "local base = require 'base' base.f = function() return 1 end return base",
             "early2": "return { trim = require 'early' }",
         ])
     }
@@ -162,6 +164,41 @@ import Testing
               string.trim = nil
               assert(result(use, " a ") == "none")
             end
+            """)
+    }
+
+    @Test("Fields that another module's loader has added to a library or a module are there, by whichever name a body requires it")
+    func loadersThatExtendOthers() throws {
+        try run(
+            """
+            assert(result(function() return math.pi > 3 end) == true)
+            require "strx"
+            assert(result(function(_, s) return s:trim() end, " a ") == "a")
+            assert(result(function() return string.trim(" b ") end) == "b")
+            require "base" require "ext"
+            assert(result(function() return require("base").f() end) == 1)
+            assert(result(function() return require("ext").f() end) == 1)
+            local base = require "base"
+            assert(result(function() return base.f() end) == 1)
+            """)
+    }
+
+    @Test("A body that has removed a module and loaded another one leaves the shared one to others, with the data of its loader")
+    func removedModules() throws {
+        try run(
+            """
+            local function data() return select(2, require "counter") end
+            local path = result(data)
+            assert(path:find "counter.lua$", path)
+            local own = result(function()
+              require "counter"
+              package.loaded.counter = nil
+              package.preload.counter = function() return { n = "own" } end
+              return require("counter").n
+            end)
+            assert(own == "own")
+            assert(result(function() return require("counter").n end) == 0)
+            assert(result(data) == path)
             """)
     }
 

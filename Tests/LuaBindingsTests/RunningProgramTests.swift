@@ -69,7 +69,8 @@ import Testing
         arguments: [
             ("opscript.run()", "bad argument #1 to 'run' (a command or a table of a program and its arguments expected, got nil)"),
             ("opscript.run { 'true', ok = 'x' }", "bad argument #1 to 'run' (ok must be an exit status or an array of these)"),
-            ("opscript.run { 'true', okay = 1 }", "okay"), ("opscript.run { 'no-such-program' }", "cannot start 'no-such-program'"),
+            ("opscript.run { 'true', okay = 1 }", "okay"), ("opscript.run { 'true', onExit = print }", "onExit is for opscript.process"),
+            ("opscript.run { 'no-such-program' }", "cannot start 'no-such-program'"),
             ("opscript.quote(5)", "bad argument #1 to 'quote' (string expected, got number)"),
         ])
     func misuse(call: String, message: String) throws {
@@ -93,6 +94,24 @@ import Testing
         #expect(text.count == 5 && text[0].text == words.replacing("%s", with: "\(1 << 19)"), "\(text)")
         #expect(text[1].text == words.replacing("%s", with: "100000") && text[2] == 100_000 && text[3] == "12345", "\(text)")
         #expect(text[4].text?.contains("captureLimit must be a number of bytes") ?? false, "\(text)")
+    }
+
+    @Test("An output of less than half of the memory limit fits; a cancelled operation ends in run without an error")
+    func limitsAndCancelling() throws {
+        try script(
+            """
+            local op = queue:addOperation(opscript.Operation.new { memoryLimit = 10 << 20, main = function()
+              return #opscript.run "head -c 4000000 /dev/zero", opscript.run { "printf", "a\\n" }
+            end })
+            op:waitUntilFinished()
+            assert(op.results[1] == 4000000 and op.results[2] == "a", op.error)
+            local after = false
+            local waiting = queue:addOperation(function() opscript.run "sleep 60" after = true end)
+            while not waiting.isExecuting do opscript.sleep(0.001) end
+            waiting:cancel()
+            waiting:waitUntilFinished()
+            assert(waiting.isCancelled and not after and tostring(waiting):find "cancelled", tostring(waiting))
+            """)
     }
 
     @Test("The end tells of programs that failed, unless code waited for them, ended them, or set onExit")

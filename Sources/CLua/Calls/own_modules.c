@@ -10,8 +10,8 @@
 #include "Libraries/module_changes_raising.h"
 #include "Libraries/modules_raising.h"
 
-// A record in CLUA_KEPT_SHARED_MODULES: the module, and the set of what it reads.
-enum { MODULE = 1, READS };
+// A record in CLUA_KEPT_SHARED_MODULES: the module, the set of what it reads, and the data of its loader.
+enum { MODULE = 1, READS, DATA };
 
 void clua_own_modules_open(lua_State *L) {
     lua_newtable(L);
@@ -39,14 +39,17 @@ static bool push_shared(lua_State *L, int name, int field) {
 
 bool clua_push_reads(lua_State *L, int name) { return push_shared(L, name, READS); }
 
-void clua_share_module(lua_State *L, int name, int reads) {
+bool clua_push_data(lua_State *L, int name) { return push_shared(L, name, DATA); }
+
+void clua_share_module(lua_State *L, int name, int reads, int data) {
     // An operation that has loaded the module again has that one to itself.
     if (push_shared(L, name, MODULE)) return lua_pop(L, 1);
     clua_push_kept(L, CLUA_KEPT_SHARED_MODULES);
     lua_pushvalue(L, name);
     clua_push_loaded(L, name);
     lua_pushvalue(L, reads);
-    clua_pack(L, 2);
+    lua_pushvalue(L, data);
+    clua_pack(L, 3);
     lua_rawset(L, -3);
     lua_pop(L, 1);
 }

@@ -8,8 +8,13 @@
 /// Makes the empty tables. Needs 3 free stack slots.
 void clua_own_modules_open(lua_State *L);
 
-/// Makes the loaded module with the name at `name`, which reads what is in the set at `reads`, one of all operations. Needs 6 free stack slots.
-void clua_share_module(lua_State *L, int name, int reads);
+/// Makes the loaded module with the name at `name`, which reads what is in the set at `reads`, one of all operations. `data` is that of its loader.
+/// Needs 7 free stack slots.
+void clua_share_module(lua_State *L, int name, int reads, int data);
+
+/// Pushes the data of the loader of the shared module with the name at `name`. Returns false, and pushes nothing, for other modules. Needs 4 free
+/// stack slots.
+bool clua_push_data(lua_State *L, int name);
 
 /// Pushes the set of what the shared module with the name at `name` reads. Returns false, and pushes nothing, for other modules. Needs 4
 /// free stack slots.

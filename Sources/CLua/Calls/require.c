@@ -183,7 +183,8 @@ static void give_environment(lua_State *L, int loader) {
     lua_pushvalue(L, function);
     lua_pushinteger(L, upvalue);
     lua_pushvalue(L, globals);
-    clua_pack(L, 4);
+    lua_pushvalue(L, loader + 1);
+    clua_pack(L, 5);
     lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
     lua_pushvalue(L, function);
     lua_replace(L, loader);
@@ -196,10 +197,11 @@ static void share_batch(lua_State *L) {
     clua_push_kept(L, CLUA_KEPT_BATCH);
     clua_push_kept(L, CLUA_KEPT_BATCH_READS);
     for (lua_Integer i = 1; lua_rawgeti(L, batch, i) == LUA_TTABLE; i++) {
-        for (int j = 1; j <= 4; j++) lua_rawgeti(L, module, j);
+        for (int j = 1; j <= 5; j++) lua_rawgeti(L, module, j);
+        lua_pushvalue(L, module + 4);
         lua_setupvalue(L, module + 2, (int)lua_tointeger(L, module + 3));
         clua_adopt_module(L, module + 1);
-        clua_share_module(L, module + 1, reads);
+        clua_share_module(L, module + 1, reads, module + 5);
         lua_settop(L, reads);
     }
     lua_settop(L, batch - 1);
@@ -246,13 +248,15 @@ static void push_loader(lua_State *L) {
     bool must_search = !is_body(L) || clua_has_had_module(L, ENVIRONMENT, NAME);
     clua_push_kept(L, CLUA_KEPT_CHUNKS);
     lua_pushvalue(L, NAME);
-    if (lua_rawget(L, chunks) == LUA_TTABLE && !must_search) {
+    bool has_chunk = lua_rawget(L, chunks) == LUA_TTABLE;
+    if (has_chunk && !must_search) {
         lua_rawgeti(L, chunk, LOADER);
         lua_rawgeti(L, chunk, DATA);
     } else {
         lua_settop(L, chunks);
         find_loader(L);
-        if (!lua_iscfunction(L, chunks + 1)) {
+        // A body that searches again has the result to itself.
+        if (!lua_iscfunction(L, chunks + 1) && !(has_chunk && is_body(L))) {
             lua_pushvalue(L, NAME);
             lua_pushvalue(L, chunks + 1);
             lua_pushvalue(L, chunks + 2);
@@ -264,16 +268,6 @@ static void push_loader(lua_State *L) {
     lua_copy(L, -2, top + 1);
     lua_rotate(L, top + 2, 1);
     lua_settop(L, top + 2);
-}
-
-// Pushes the data of the loader of the module, which all operations share.
-static void push_data(lua_State *L) {
-    clua_push_kept(L, CLUA_KEPT_CHUNKS);
-    lua_pushvalue(L, NAME);
-    lua_rawget(L, -2);
-    lua_rawgeti(L, -1, DATA);
-    lua_replace(L, -3);
-    lua_pop(L, 1);
 }
 
 // MARK: loading
@@ -376,8 +370,7 @@ static int require_here(lua_State *L) {
     bool is_new = false;
     if (lua_toboolean(L, -1) && (!is_body(L) || clua_module_fits(L, ENVIRONMENT, NAME, &is_new))) {
         note_loaded(L);
-        if (is_new) push_data(L);
-        return is_new ? 2 : 1;
+        return is_new && clua_push_data(L, NAME) ? 2 : 1;
     }
     lua_settop(L, LAST);
     push_loader(L);
@@ -386,7 +379,10 @@ static int require_here(lua_State *L) {
     int status = is_body(L) ? load_for_body(L) : load_module(L);
     if (is_body(L) && status == LUA_OK) clua_note_module(L, ENVIRONMENT, NAME, lua_gettop(L) - 1);
     clua_modules_changed(L);
-    if (clua_state_of(L)->loads == 0) clua_take_snapshots(L);
+    if (clua_state_of(L)->loads == 0) {
+        clua_take_snapshots(L);
+        clua_forget_earlier_changes(L);
+    }
     return status == LUA_OK ? 2 : lua_error(L);
 }
 

@@ -18,6 +18,7 @@ static const struct {
     {LUA_TABLIBNAME, "concat"},  {LUA_STRLIBNAME, "gsub"},      {LUA_STRLIBNAME, "sub"},
     {LUA_STRLIBNAME, "find"},    {NULL, "process"},             {NULL, "sh"},
     {LUA_GNAME, "select"},       {LUA_GNAME, "next"},
+    {LUA_GNAME, "getmetatable"},
     {NULL, "now"},               {NULL, "captures"},            {NULL, "waitForAny"},
     {NULL, "workerCount"},       {NULL, "Operation"},           {NULL, "OperationQueue"},
 };

@@ -184,7 +184,7 @@ static uint32_t parse_function(parser *p) {
 
 static graph_value parse_environment(parser *p) {
     // That of the first function is number 0. The others are numbered in the order in which they come.
-    uint64_t number = message_count(&p->reader, p->environment_count + 2);
+    uint64_t number = message_count(&p->reader, p->environment_count + 8);
     while (p->environment_count <= number) {
         if (!parser_reserve(p, (void **)&p->environments, p->environment_count, &p->environment_capacity, 1, sizeof *p->environments))
             return nothing;

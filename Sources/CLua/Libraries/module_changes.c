@@ -137,17 +137,39 @@ void clua_note_earlier_changes(lua_State *L) {
     lua_pushnil(L);
     while (lua_next(L, snapshots)) {
         lua_pushvalue(L, earlier);
-        if (lua_istable(L, table + 1)) clua_find_changes(L, table, table + 1, note_earlier_change, &table);
+        if (lua_istable(L, table + 1) && clua_is_compared(L, table)) clua_find_changes(L, table, table + 1, note_earlier_change, &table);
         lua_settop(L, table);
     }
     lua_settop(L, earlier);
     clua_keep(L, CLUA_KEPT_EARLIER_CHANGES);
 }
 
+void clua_forget_earlier_changes(lua_State *L) {
+    lua_pushboolean(L, 0);
+    clua_keep(L, CLUA_KEPT_EARLIER_CHANGES);
+}
+
+// Whether the module at `module` is a library, which other states have without the changes of a loader.
+static bool is_library(lua_State *L, int module) {
+    int top = lua_gettop(L), requirements = top + 1, name = top + 2;
+    bool is_library = false;
+    clua_push_kept(L, CLUA_KEPT_REQUIREMENTS);
+    lua_pushnil(L);
+    while (!is_library && lua_next(L, requirements)) {
+        if (lua_isboolean(L, -1)) {
+            clua_push_loaded(L, name);
+            is_library = lua_rawequal(L, -1, module);
+        }
+        lua_settop(L, name);
+    }
+    lua_settop(L, top);
+    return is_library;
+}
+
 // Stack: a value. Makes its new changes part of its snapshot, if it has one, and pops it.
 static void renew(lua_State *L) {
     int table = lua_gettop(L);
-    if (lua_istable(L, table) && clua_push_snapshot(L, table) && clua_push_kept(L, CLUA_KEPT_EARLIER_CHANGES) == LUA_TTABLE)
+    if (lua_istable(L, table) && clua_is_compared(L, table) && clua_push_snapshot(L, table) && clua_push_kept(L, CLUA_KEPT_EARLIER_CHANGES) == LUA_TTABLE)
         clua_find_changes(L, table, table + 1, absorb_change, &table);
     lua_settop(L, table - 1);
 }
@@ -156,7 +178,7 @@ void clua_renew_snapshot(lua_State *L, int name) {
     int module = lua_gettop(L) + 1;
     clua_need_stack(L, 24);
     clua_push_loaded(L, name);
-    if (lua_istable(L, module) && clua_push_snapshot(L, module)) {
+    if (lua_istable(L, module) && clua_push_snapshot(L, module) && !is_library(L, module)) {
         lua_settop(L, module);
         lua_pushnil(L);
         while (lua_next(L, module)) renew(L);

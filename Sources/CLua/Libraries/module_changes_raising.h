@@ -20,8 +20,11 @@ void clua_take_snapshots(lua_State *L);
 /// Before the outermost `require` loads a module: notes which fields differ from the snapshots. Reserves its own slots.
 void clua_note_earlier_changes(lua_State *L);
 
-/// The module with the name at `name` was loaded. If its loader has returned the table of another module, which has a snapshot already, the
-/// fields that the loader has changed become part of the snapshot. Reserves its own slots.
+/// Forgets them, after the load. Needs 1 slot.
+void clua_forget_earlier_changes(lua_State *L);
+
+/// The module with the name at `name` was loaded. If its loader has returned the table of another module, which has a snapshot already and is no
+/// library, the fields that the loader has changed become part of the snapshot. Reserves its own slots.
 void clua_renew_snapshot(lua_State *L, int name);
 
 /// Notes that the module being loaded, if there is one, requires the module with the name at `name`. Needs 5 slots.

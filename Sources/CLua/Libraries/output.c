@@ -28,11 +28,15 @@ static _Atomic(int) output_error;
 
 // At the end of the process. A script may have closed stdout.
 static void check_output(void) {
-    if (fileno(stdout) < 0) return;
+    // A thread that is still writing has the lock, perhaps for ever.
+    if (fileno(stdout) < 0 || ftrylockfile(stdout) != 0) return;
     if (fflush(stdout) != 0) output_error = errno;
-    if (!ferror(stdout)) return;
+    bool has_failed = ferror(stdout) != 0;
+    funlockfile(stdout);
+    if (!has_failed) return;
     int error = output_error;
     dprintf(STDERR_FILENO, "opscript: cannot write standard output%s%s\n", error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    fflush(NULL);
     _exit(1);
 }
 

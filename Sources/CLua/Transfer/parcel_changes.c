@@ -216,6 +216,30 @@ static void note_plain_globals(encoder *e) {
     lua_settop(L, top);
 }
 
+// Whether the module with the name at `name` is one that a fresh state has.
+static bool is_library(lua_State *L, int name) {
+    clua_push_requirements(L, name);
+    bool is_library = lua_isboolean(L, -1);
+    lua_pop(L, 1);
+    return is_library;
+}
+
+// Inserts, before the changes from number `first` on, one that makes the receiver require the module on top, which has the name at `name`. Pops the
+// module.
+static void require_first(encoder *e, int name, size_t first) {
+    lua_State *L = e->L;
+    const path_step *step = module_step(e, name);
+    change requirement = {encoder_anchor(e), step};
+    for (int i = 0; i < 2; i++) {
+        lua_pushnil(L);
+        encoder_anchor(e);
+    }
+    encoder_append(e, &e->changes, sizeof requirement);
+    change *items = e->changes.items;
+    memmove(items + first + 1, items + first, (e->changes.count - 1 - first) * sizeof *items);
+    items[first] = requirement;
+}
+
 // The changes from number `first` on are those of the module with the name at `name`. Before them, makes the receiver require the module that the
 // script has required when that one was loaded: others that were loaded then may have set the fields that have changed.
 static void require_outer_module(encoder *e, int name, size_t first) {
@@ -225,16 +249,7 @@ static void require_outer_module(encoder *e, int name, size_t first) {
     clua_push_loaded(L, outer);
     if (clua_module_name(L, module)) {
         lua_settop(L, module);
-        const path_step *step = module_step(e, outer);
-        change requirement = {encoder_anchor(e), step};
-        for (int i = 0; i < 2; i++) {
-            lua_pushnil(L);
-            encoder_anchor(e);
-        }
-        encoder_append(e, &e->changes, sizeof requirement);
-        change *items = e->changes.items;
-        memmove(items + first + 1, items + first, (e->changes.count - 1 - first) * sizeof *items);
-        items[first] = requirement;
+        require_first(e, outer, first);
     }
     lua_settop(L, top);
 }
@@ -248,12 +263,19 @@ static lua_Integer compare_one(encoder *e, int list, lua_Integer count) {
     // The fields of `package` are settings of all operations.
     bool is_package = strcmp(lua_tostring(L, name), LUA_LOADLIBNAME) == 0, is_known = true;
     bool is_named = !is_package && clua_module_name(L, module);
-    lua_settop(L, module);
+    // The module of the better name may have added fields.
+    bool has_other_name = is_named && lua_isnil(L, -1) && !lua_rawequal(L, module + 1, name) && !is_library(L, name);
+    lua_settop(L, has_other_name ? module + 1 : module);
     // Another name of a module has requirements of its own.
     if (is_named) encoder_meet(e, lua_topointer(L, name), &is_known);
     if (!is_known) {
         const path_step *step = module_step(e, name);
         size_t first = e->changes.count;
+        if (has_other_name) {
+            lua_pushvalue(L, module);
+            require_first(e, module + 1, first++);
+            lua_settop(L, module);
+        }
         note_globals_of_module(e, name);
         lua_pushvalue(L, module);
         compare(e, step);
@@ -289,14 +311,6 @@ static void compare_module(encoder *e) {
         count = compare_one(e, list, count - 1);
     }
     lua_settop(L, list - 1);
-}
-
-// Whether the module with the name at `name` is one that a fresh state has.
-static bool is_library(lua_State *L, int name) {
-    clua_push_requirements(L, name);
-    bool is_library = lua_isboolean(L, -1);
-    lua_pop(L, 1);
-    return is_library;
 }
 
 // Notes the changes of the module with the name on top, and of the libraries that its code may use. Pops the name.

@@ -68,7 +68,7 @@ enum {
     CLUA_METATABLE
 };
 
-// The first byte of a parcel. The host adds CLUA_FROM_PROCESS to what a worker process has sent: such a parcel runs no code on arrival.
+// The first byte of a parcel. The host adds CLUA_FROM_PROCESS to what a worker process has sent: such a parcel calls no function on arrival but `require`.
 enum { CLUA_HAS_GLOBALS = 1, CLUA_HAS_SWITCHES = 2, CLUA_HAS_IDENTITIES = 4, CLUA_HAS_CLASSES = 8, CLUA_FROM_PROCESS = 128 };
 
 // identities := (4 bytes, the ordinal of a table; 8 bytes, the number of the class)*; 4 bytes, how many there are. No value depends on them.

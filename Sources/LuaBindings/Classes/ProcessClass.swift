@@ -115,7 +115,8 @@ enum ProcessClass {
             }
             limit = min(bytes, Int.max / 2)
         }
-        return min(limit, operation?.memoryLimit.map { $0 / 2 } ?? .max)
+        let memory = operation?.memoryLimitInForce ?? 0
+        return memory == 0 ? limit : min(limit, memory / 2)
     }
 
     private static func option(_ name: String, _ expected: String, at index: Int32, _ call: Call) -> CallError {
@@ -179,13 +180,13 @@ enum ProcessClass {
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
         let deadline = try call.timeout(at: 2).map { ContinuousClock.Instant.after($0) }
         let state = call.state
-        process.markKnown()
         process.wake(state.inbox)
         defer { process.stopWaking(state.inbox) }
         // Cancelling an operation also ends the process that it has started, which then has a result.
         let isOwn = process.belongs(to: state.currentOperation)
         _ = try state.wait(deadline: deadline, endsWhenCancelled: !isOwn) { !process.isRunning }
         if process.isRunning { return .nil }
+        process.markKnown()
         // `opscript.run`: the body of a cancelled operation ends without a failure, since the operation has ended its program.
         if isOwn, call.count >= 3, try call.boolean(at: 3), state.currentOperation?.isCancelled ?? false { throw .stop(.interrupted) }
         if let errorMessage = process.errorMessage { throw .message(errorMessage) }

@@ -311,7 +311,7 @@ enum ScriptedFunctions {
           end
           if rawequal(list, next) then
             refuse(position, method, "'pairs' gives keys and values: an array or an iterator of single values expected")
-          elseif type(list) == "table" and #list == 0 then
+          elseif type(list) == "table" and #list == 0 and not getmetatable(list) then
             for key in pairs(list) do
               if key ~= "n" then refuse(position, method, "array expected, got a table with the key '" .. tostring(key) .. "' and no element 1") end
             end
@@ -379,7 +379,8 @@ enum ScriptedFunctions {
           return total, failures
         end
 
-        local function reduce(queue, f, combine, list, options)
+        local function reduce(queue, f, combine, ...)
+          local list, options = given(...)
           if type(combine) ~= "function" then error(("bad argument #2 to 'reduce' (function expected, got %s)"):format(type(combine)), 3) end
           local map <close> = newMap("reduce", queue, f, combine, list, options)
           local total = options and options.initial
@@ -442,9 +443,8 @@ enum ScriptedFunctions {
           local statuses = type(ok) == "table" and ok or { ok == nil and 0 or ok }
           local set = {}
           for _, status in ipairs(statuses) do
-            local number = tointeger(status)
-            if not number then error("bad argument #1 to 'run' (ok must be an exit status or an array of these)", 4) end
-            set[number] = true
+            if not tointeger(status) then error("bad argument #1 to 'run' (ok must be an exit status or an array of these)", 4) end
+            set[tointeger(status)] = true
           end
           return set
         end
@@ -454,7 +454,7 @@ enum ScriptedFunctions {
           local words = {}
           for i, word in ipairs(command) do
             word = tostring(word)
-            words[i] = find(word, "[^%w_./:=@%%+,-]") and quote(word) or word
+            words[i] = (word == "" or find(word, "[^%w_./:=@%%+,-]")) and quote(word) or word
           end
           local text = concat(words, " ")
           return #text > 200 and sub(text, 1, 200) .. "…" or text
@@ -469,25 +469,26 @@ enum ScriptedFunctions {
           local options, ok = command, nil
           if not isShell then
             options, ok = {}, command.ok
-            for key, value in pairs(command) do options[key] = value end
-            options.ok = nil
+            for key, value in pairs(command) do if key ~= "ok" then options[key] = value end end
+            if options.onExit ~= nil then error("bad argument #1 to 'run' (onExit is for opscript.process: run waits)", 3) end
           end
           local statuses = accepted(ok)
           local isStarted, process = pcall(isShell and sh or process, options)
           if not isStarted then error(process, 3) end
           local hasEnded, result = pcall(process.wait, process, nil, true)
           if hasEnded and result and statuses[result.status] then
-            return result.stdout and gsub(result.stdout, "\n$", "")
+            local output = result.stdout
+            return output and sub(output, -1) == "\n" and sub(output, 1, -2) or output
           end
           local text = isShell and command or shown(command)
-          local problem = { command = text, stdout = process.stdout, stderr = process.stderr }
-          if not hasEnded then
-            problem.message = result
-          elseif not result then
-            problem.message = text .. ": the wait for it has ended"
+          local problem = { command = text }
+          if not (hasEnded and result) then
+            if process.isRunning then process:kill() end
+            problem.stdout, problem.stderr = process.stdout, process.stderr
+            problem.message = result or text .. ": the wait for it has ended"
           else
-            problem.status, problem.signal = result.status, result.signal
-            local cause = result.signal and "killed by SIG" .. result.signal or "exit status " .. tostring(result.status)
+            problem.status, problem.signal, problem.stdout, problem.stderr = result.status, result.signal, result.stdout, result.stderr
+            local cause = result.signal and "killed by SIG" .. result.signal or result.status and "exit status " .. result.status or "ended"
             local words = result.stderr and (find(result.stderr, "%S") and ending(result.stderr) or "it wrote nothing to stderr")
             problem.message = text .. ": " .. cause .. (words and ": " .. words or "")
           end

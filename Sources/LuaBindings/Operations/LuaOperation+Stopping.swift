@@ -122,15 +122,19 @@ extension LuaOperation {
             cancel()
             throw Failure(stop: .interrupted)
         }
-        guard let limits = rare({ ($0.stopReason, $0.timeLimit, $0.memoryLimit) }) else { return core.operationMemoryLimit }
+        guard let limits = rare({ ($0.stopReason, $0.timeLimit) }) else { return core.operationMemoryLimit }
         if let reason = limits.0 {
             // The thread that interrupts the operation cancels it as well, but perhaps not yet. The operation must not finish before that.
             if reason == .interrupted { cancelItself() }
             throw Failure(stop: reason)
         }
         limits.1?.begin(for: self)
-        let most = core.usage.limits.operationMemory ?? .max
-        return limits.2.map { min($0, most) } ?? core.operationMemoryLimit
+        return memoryLimitInForce
+    }
+
+    /// The memory limit of the body with that of the host, in bytes; 0 for none.
+    var memoryLimitInForce: Int {
+        memoryLimit.map { min($0, core.usage.limits.operationMemory ?? .max) } ?? core.operationMemoryLimit
     }
 
     // MARK: groups

@@ -39,7 +39,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     private struct Mutable {
         /// The inboxes to wake when the process ends: one for each wait.
         var waiting: [Inbox] = []
-        /// Whether code has waited for the process, or has ended it.
+        /// Whether code has got the result of the process, or has ended it.
         var isKnown = false
         /// The failure, if it may be unread.
         var failure: FailedProgram?
@@ -119,7 +119,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         return line.map { ": \($0)" } ?? ""
     }
 
-    /// Code waits for the process, or ends it: its failure is no news.
+    /// Code gets the result, or ends the process: its failure is no news.
     func markKnown() {
         mutable.withLock { mutable in
             mutable.isKnown = true
@@ -188,7 +188,7 @@ final class ChildProcess: EventSource, @unchecked Sendable {
 
     private static func summary(of result: cio_result) -> String {
         if result.timed_out { return "ended by its timeout" }
-        if result.exceeded_limit { return "ended because it wrote too much" }
+        if result.exceeded_limit || result.lacked_memory { return "ended because it wrote too much" }
         if result.status >= 0 { return "exited with status \(result.status)" }
         return result.signal_number > 0 ? "killed by \(Signal.name(result.signal_number))" : "ended"
     }
@@ -197,7 +197,8 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     private var failureSummary: String? {
         guard let pointer = unsafe pointer else { return nil }
         let result = unsafe cio_process_result(pointer)
-        return result.status == 0 && !result.timed_out && !result.exceeded_limit ? nil : Self.summary(of: result)
+        let isStopped = result.timed_out || result.exceeded_limit || result.lacked_memory
+        return result.status == 0 && !isStopped ? nil : Self.summary(of: result)
     }
 
     /// Calls `body` with the table that scripts receive: status, signal, stdout, stderr, timedOut.

@@ -114,8 +114,10 @@ extension LuaState {
         if changed == 0 { return }
         for setting in [CLUA_PATHS, CLUA_LOADERS] where changed & setting.rawValue != 0 {
             var contents = unsafe clua_parcel()
-            // A failure here means that memory has run out. The script's next step reports that.
-            try? unsafe attempt { lua, failure in unsafe clua_encode_settings(lua, setting, &contents, &failure) }
+            // After a failure, such as one of memory, the next operation tries again. The workers keep what they have.
+            do throws(Failure) {
+                try unsafe attempt { lua, failure in unsafe clua_encode_settings(lua, setting, &contents, &failure) }
+            } catch { continue }
             let parcel = unsafe Parcel(contents)
             if setting == CLUA_PATHS { core.publish(paths: parcel) } else { core.publish(loaders: parcel) }
         }

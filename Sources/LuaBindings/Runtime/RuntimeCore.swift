@@ -49,7 +49,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The version of `shared`. Changes under its lock.
     private let sharedVersion = Atomic<Int>(0)
     private let failures = Guarded(UnreadList<OperationFailure>())
-    private let failedPrograms = Guarded(UnreadList<FailedProgram>())
+    private let failedPrograms = Guarded(UnreadList<FailedProgram>(most: 1000))
     private let stateCount = Atomic<Int>(0)
     /// The open states. No state is closed while this is locked.
     let states = Guarded<[LuaState]>([])

@@ -10,10 +10,15 @@ struct UnreadList<Item: UnreadItem> {
     private var all: [Item] = []
     /// When `all` reaches this count, the failures that were read are removed.
     private var limit = 64
+    /// Of more unread failures, the oldest are dropped.
+    let most: Int
+
+    init(most: Int = .max) { self.most = most }
 
     mutating func append(_ item: Item) {
         if all.count >= limit {
             all.removeAll(where: \.isRead)
+            all.removeFirst(max(0, all.count - most))
             limit = 2 * all.count + 64
         }
         all.append(item)
@@ -21,7 +26,7 @@ struct UnreadList<Item: UnreadItem> {
 
     /// Removes all, and returns those that are unread.
     mutating func take() -> [Item] {
-        defer { self = UnreadList() }
+        defer { self = UnreadList(most: most) }
         return all.filter { !$0.isRead }
     }
 }

@@ -160,6 +160,8 @@ open class ResultOperation<Value: Sendable>: Operation, @unchecked Sendable {
     ///   - error: the error, which becomes the operation's `error`.
     ///   - outcome: `.failed`, or `.cancelled` if the error only describes why the operation was cancelled.
     public final func finish(with error: any Error, outcome: OperationOutcome = .failed) {
+        // An error of an attempt that has ended.
+        if lock.withLock({ isBetweenAttempts }) { return }
         fail(with: error, outcome: outcome)
         end()
     }
