@@ -193,9 +193,10 @@ struct Command {
     /// Handles `os.exit` of an operation, `--timeout` and `--fail-fast`: stops the running operations and reports the failures that no code
     /// has read. Returns `status`.
     private func exit(_ runtime: Runtime, _ status: Int32, _ failures: [OperationFailure] = [], _ programs: [String] = []) -> Int32 {
+        // Before the runtime ends the other programs.
+        for sentence in programs + runtime.takeFailedPrograms() { report(sentence) }
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(2)) { report("\(name) did not stop") }
-        for sentence in programs + runtime.takeFailedPrograms() { report(sentence) }
         let unread = failures + runtime.takeUnreadFailures()
         switch runtime.exitCause {
         case .failure(let first):
