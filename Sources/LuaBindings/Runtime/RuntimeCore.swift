@@ -166,9 +166,11 @@ final class RuntimeCore: @unchecked Sendable {
         // Classes may refer to each other and to their operations.
         for case let keeper as LuaOperation in keepers.all { keeper.dropParcels() }
         for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }
-        // Host functions may refer to the runtime, so release them outside of the lock.
-        let registrations = shared.withLock { exchange(&$0.registrations, with: []) }
-        withExtendedLifetime((registrations, objectClasses.removeAll())) {}
+        // Host functions and operations that preludes capture may refer to the runtime, so release them outside of the lock.
+        let (registrations, preludes) = shared.withLock { shared in
+            (exchange(&shared.registrations, with: []), exchange(&shared.preludes, with: []))
+        }
+        withExtendedLifetime((registrations, preludes, objectClasses.removeAll())) {}
         store?.close()
         clusters.close()
     }

@@ -38,7 +38,9 @@ struct StepKey {
         if let preludes = try store.key(ofPreludes: state.core.published.preludes) {
             add("the preludes", preludes.digest)
             modules.formUnion(preludes.modules)
-            for other in preludes.operations { try add(resultOf: other, path: "an operation that a prelude captures") }
+            for other in preludes.operations.compactMap(\.operation) {
+                try add(resultOf: other, path: "an operation that a prelude captures")
+            }
         }
         if let loaders = state.core.published.loaders, !modules.isSubset(of: WorkStore.standardModules) {
             add("package.preload", try digest(of: loaders, CLUA_STORED, path: "package.preload"))
@@ -53,14 +55,16 @@ struct StepKey {
         let parts = try parts(of: parcel, role)
         var hasher = Hasher128()
         parts.combine(into: &hasher)
-        return PreludeKey(digest: hasher.finalize(), modules: parts.modules, operations: parts.met.compactMap { $0.object as? Operation })
+        return PreludeKey(
+            digest: hasher.finalize(), modules: parts.modules,
+            operations: parts.met.compactMap { ($0.object as? Operation).map { WeakOperation($0) } })
     }
 
-    /// The key of a prelude, and the operations that it captures, whose outcomes are not in the digest.
+    /// The key of a prelude, and the operations that it captures, whose outcomes are not in the digest. The prelude keeps them alive.
     struct PreludeKey: Sendable {
         let digest: Digest
         let modules: [String]
-        let operations: [Operation]
+        let operations: [WeakOperation]
     }
 
     private mutating func add(_ label: String, _ digest: Digest) {
