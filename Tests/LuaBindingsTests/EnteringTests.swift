@@ -260,7 +260,8 @@ struct EnteringTests {
         #expect(message.contains("a call closes the Runtime that it is inside: close it when the call has returned"), "\(message)")
     }
 
-    @Test func closingWaitsForTheThreadInside() throws {
+    /// A runtime that a first `close` has not closed, because a thread is inside until `leave` is called.
+    private func runtimeWithThreadInside() throws -> (runtime: Runtime, leave: () -> Void, thread: TestThread) {
         let runtime = try Runtime()
         let (inside, goOn) = (Gate(), Gate())
         let thread = TestThread {
@@ -270,25 +271,20 @@ struct EnteringTests {
             }
         }
         inside.wait()
-        // Not closed: a thread stays inside.
         #expect(runtime.close(deadline: .zero) == ["a call of enter(_:)"])
-        goOn.open()
-        thread.join()
+        return (runtime, { goOn.open() }, thread)
+    }
+
+    @Test func closingWaitsForTheThreadInside() throws {
+        let (runtime, leave, thread) = try runtimeWithThreadInside()
+        leave()
         #expect(runtime.close() == [])
+        thread.join()
     }
 
     @Test func aRuntimeThatCouldNotBeClosedTakesAwaitedCalls() async throws {
-        let runtime = try Runtime()
-        let (inside, goOn) = (Gate(), Gate())
-        let thread = TestThread {
-            runtime.enter {
-                inside.open()
-                goOn.wait()
-            }
-        }
-        inside.wait()
-        #expect(runtime.close(deadline: .zero) == ["a call of enter(_:)"])
-        goOn.open()
+        let (runtime, leave, thread) = try runtimeWithThreadInside()
+        leave()
         thread.join()
         try await runtime.run("x = 1")
         #expect(runtime.close() == [])
