@@ -180,11 +180,13 @@ extension LuaState {
     }
 
     /// Runs the completion blocks that this state has set on finished operations, and delivers the last changes to its observers. Returns when
-    /// this is done, or when the waiting operation was cancelled.
+    /// this is done, or when the waiting operation was cancelled. Does nothing inside the waits of so many callbacks that no further one may
+    /// begin.
     ///
     /// - Returns: whether a block has run or a last change was delivered.
     @discardableResult
     func runDueCompletions() throws(CallError) -> Bool {
+        guard inbox.mayNest else { return false }
         let before = ranCompletionCount
         // Most blocks have arrived in the inbox. Running the inbox first leaves few to check one by one.
         if inbox.hasJobs, !due.isEmpty { _ = try wait(deadline: nil) { true } }

@@ -30,6 +30,8 @@ public final class Inbox: @unchecked Sendable {
     /// The jobs that the owning thread has fetched in one go, and how many of them it has taken. Used only on the owning thread.
     @safe @exclusivity(unchecked) private var fetched: [Block?] = []
     @safe @exclusivity(unchecked) private var fetchedAndTaken = 0
+    /// The number of jobs that may wait at the same time, each inside the wait of the one before. Each takes room on the thread's stack.
+    private static let maxNestedJobs = 16
     /// The number of jobs that have begun and not finished. Jobs nest when one waits. Used only on the owning thread.
     @safe @exclusivity(unchecked) private var runningJobs = 0
     private let operationsReady = Atomic<Bool>(false)
@@ -98,19 +100,26 @@ public final class Inbox: @unchecked Sendable {
 
     // MARK: On the owning thread
 
+    /// Whether `run` and `drain` run jobs: false inside the waits of many other jobs.
+    package var mayNest: Bool { runningJobs < Inbox.maxNestedJobs }
+
     /// Runs jobs, and in a main inbox also ready operations of the main queue in order of priority, until `predicate` is true. Evaluates
     /// `predicate` between them, and after a signal. Sleeps while there is nothing to run. Must be called on the owning thread.
     ///
     /// With a deadline, never returns `.stalled`. Without one, returns `.stalled` if the engine is quiescent and was created with
     /// `hostMayAddOperations: false`, or if nothing is left to do in a simulation. While a worker sleeps in this method, another thread takes over
     /// its share of the work.
+    ///
+    /// A job that calls this method waits, and other jobs begin inside its wait. If 16 jobs wait so, a further wait runs no jobs, unless the
+    /// engine would be quiescent without them. The stack of the thread therefore has room for any number of jobs that wait.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
         serving("Inbox.run(until:deadline:)") { context, engine in
             while true {
                 if predicate() { return .satisfied }
-                if runOne(context) { continue }
+                if mayNest, runOne(context) { continue }
                 if let deadline, (engine?.now ?? .now) >= deadline { return .timedOut }
-                if let outcome = sleep(context, deadline, predicate) { return outcome }
+                guard let outcome = sleep(context, deadline, predicate) else { continue }
+                if outcome != .stalled || mayNest || !runOne(context) { return outcome }
             }
         }
     }
@@ -122,6 +131,7 @@ public final class Inbox: @unchecked Sendable {
     /// Like `drain`, but asks before each job and each operation whether to run it. The rest is announced again.
     package func drain(while mayContinue: () -> Bool) -> Int {
         serving("Inbox.drain()") { context, _ in
+            guard mayNest else { return 0 }
             var left = jobCount
             var count = 0
             while left > 0, mayContinue(), runJob(context) {
@@ -238,11 +248,11 @@ public final class Inbox: @unchecked Sendable {
                 return nil
             }
             // Without its engine, the inbox gets no operations any more. The predicate may have become true without a wake-up.
-            let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true, inbox: self, runsJobs: true) } ?? true
+            let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true, inbox: self, runsJobs: mayNest) } ?? true
             return isStalled ? (predicate() ? .satisfied : .stalled) : nil
         }
-        let outcome = context.block(on: engine, parker: parker, deadline: deadline, canStall: true, runsJobs: true) {
-            self.hasJobs || predicate()
+        let outcome = context.block(on: engine, parker: parker, deadline: deadline, canStall: true, runsJobs: mayNest) {
+            mayNest && hasJobs || predicate()
         }
         return outcome == .satisfied ? nil : outcome
     }
