@@ -169,6 +169,7 @@ local Operation = {}
 ---@field depfile? string a file in the format of `cc -MF` with further inputs, which it writes
 ---@field env? string|string[] environment variables on which its work depends
 ---@field version? any a further value that its work depends on
+---@field atomic? boolean whether the body must write each output under the name that `output` returns
 ---@field keepOnFailure? boolean whether its outputs stay where they are when it fails
 ---@field conditions? (opscript.Condition|{ [1]: "fileExists", [2]: string })[]
 
@@ -263,6 +264,11 @@ function Operation:why() end
 ---The reason why the body has run although the operation asks the store: `input 'a.h' changed`. Nil if the store had the work, or was not asked.
 ---@return string?
 function Operation:whyRun() end
+
+---In the body: a temporary name in the folder of `path`. The file gets its own name when the body has succeeded, and is removed otherwise.
+---@param path? string one of the declared outputs, if the operation has any; may be missing if that is the only one
+---@return string
+function Operation:output(path) end
 
 ---Calls `f` in this state after each change of a property or a stored name.
 ---@param keyPath string

@@ -98,7 +98,8 @@ struct Start {
         guard let text = store.files.contents(of: depfile) else { throw NotRecorded(reason: "it did not write its depfile '\(depfile)'") }
         guard let rules = Depfile.rules(in: text) else { throw NotRecorded(reason: "its depfile '\(depfile)' has no rule") }
         // With targets of another folder, the prerequisites are in that folder, too.
-        if !step.outputs.isEmpty, !rules.targets.contains(where: { step.outputs.contains(store.paths.recorded($0, in: step.directory)) }) {
+        let targets = rules.targets.map { store.paths.recorded(TemporaryName.original(of: $0), in: step.directory) }
+        if !step.outputs.isEmpty, !targets.contains(where: step.outputs.contains) {
             throw NotRecorded(
                 reason: "its depfile '\(depfile)' has rules for '\(rules.targets.first ?? "")', not for its output '\(step.outputs[0])' "
                     + "(depfile = { path, cwd = folder } names the folder of the compiler)")

@@ -273,4 +273,107 @@ import Testing
         try folder.run(script)
         #expect(folder.explanations().last?.hasPrefix("op: not recorded: ") ?? false)
     }
+
+    // MARK: temporary outputs
+
+    /// Adds an operation that writes `a.txt` under its temporary name, and returns the operation, the name, and the files of the folder.
+    private static let writing = """
+        local path = folder .. '/a.txt'
+        local function files()
+            local names = {}
+            for name in io.popen('ls -A ' .. folder):lines() do
+                if name ~= '.opscript' then names[#names + 1] = name end
+            end
+            return table.concat(names, ' ')
+        end
+        local function write(options)
+            local after, write = options.after, options.write ~= false
+            options.after, options.write = nil, nil
+            options.main = function()
+                local op = Operation.current
+                local name = op:output(path)
+                assert(name == op:output(path) and name:match '^(.*)/%.opscript%-%d+%-%d+%-a%.txt$' == folder)
+                if write then
+                    local file <close> = assert(io.open(name, 'w'))
+                    file:write 'half'
+                end
+                during = files()
+                if after then after() end
+                return during
+            end
+            local op = Operation.new(options)
+            queue:addOperation(op):waitUntilFinished()
+            return op
+        end
+
+        """
+
+    @Test(
+        "An output gets its name when the body has succeeded", arguments: ["{}", "{ outputs = path }", "{ outputs = path, atomic = true }"])
+    func temporaryOutput(_ options: String) throws {
+        let folder = try StoreFolder()
+        let values = try folder.run(
+            Self.writing
+                + "local op = write \(options) return op.error and op.error.message, op.result:match '^%.opscript%-[^ ]*$' ~= nil, files()")
+        #expect(values == [.nil, true, "a.txt"])
+        #expect(folder["a.txt"] == "half")
+    }
+
+    @Test(
+        "A body that fails, is cancelled or runs out of time leaves neither a temporary output nor a changed one",
+        arguments: [
+            "{ after = function() error 'no' end }", "{ after = function() Operation.current:cancel() end }",
+            "{ timeout = 0.05, after = function() while true do end end }", "{ outputs = path, after = function() error 'no' end }",
+            "{ retry = { attempts = 3 }, after = function() error 'no' end }",
+        ])
+    func discardedOutput(_ options: String) throws {
+        let folder = try StoreFolder()
+        folder["a.txt"] = "whole"
+        #expect(try folder.run(Self.writing + "local error = write(\(options)).error return files()") == ["a.txt"])
+        #expect(folder["a.txt"] == "whole")
+    }
+
+    @Test("Misuse of temporary outputs is an error")
+    func misusedOutput() throws {
+        let folder = try StoreFolder()
+        func message(_ source: String) throws -> String { try folder.run(Self.writing + source).first?.text ?? "" }
+        let unwritten = try message("return write({ write = false }).error.message")
+        #expect(
+            unwritten.contains("a.txt' was not written: output returned '") && unwritten.hasSuffix("and the body has made no such file"))
+        let other =
+            "local op = perform { outputs = path, main = function() Operation.current:output(folder .. '/a.tx') end } return op.error.message"
+        #expect(try message(other).contains("a.tx' is none of the outputs of "))
+        let plain = """
+            local op = perform { name = 'p', outputs = path, atomic = true, main = function() io.open(path, 'w'):close() end }
+            return op.error.message
+            """
+        #expect(try message(plain).contains("'p' has 'atomic', so its body must write "))
+        #expect(
+            try message("return select(2, pcall(Operation.new, { atomic = true, main = print }))")
+                == "'atomic' has no effect without 'outputs'")
+        let outside = "local op = Operation.new(print) return select(2, pcall(op.output, op, path))"
+        #expect(try message(outside).hasSuffix("does not run this code: call 'output' in its function"))
+        #expect(
+            try message("local op = perform { main = function() Operation.current:output() end } return op.error.message")
+                .contains("output needs a path: "))
+    }
+
+    @Test("A depfile may have rules for the temporary output")
+    func depfileOfTemporaryOutput() throws {
+        let folder = try StoreFolder()
+        (folder["a.c"], folder["a.h"]) = ("one", "two")
+        let script = """
+            local o, d = folder .. '/a.o', folder .. '/a.d'
+            local op = perform { inputs = folder .. '/a.c', outputs = o, depfile = d, main = function()
+                local name = Operation.current:output()
+                io.open(name, 'w'):close()
+                io.open(d, 'w'):write(name, ': ', folder, '/a.h\\n'):close()
+            end }
+            return op.isSkipped, op:whyRun()
+            """
+        #expect(try folder.run(script) == [false, "never ran"])
+        #expect(try folder.run(script) == [true, .nil])
+        folder["a.h"] = "changed"
+        #expect(try folder.run(script) == [false, "input 'a.h' changed"])
+    }
 }

@@ -8,7 +8,7 @@ enum OperationClass {
         case subclass
         case `init`, main, isKindOf
         case start, cancel, interrupt, finish, fail, addDependency, removeDependency, waitUntilFinished, addExecutionBlock, why, observe
-        case addCondition, addOperation, addOperations, whyRun
+        case addCondition, addOperation, addOperations, whyRun, output
     }
 
     enum Property: String, Member {
@@ -26,7 +26,7 @@ enum OperationClass {
         static let names = OptionNames<Option>()
         case main, arguments, name, queuePriority, qualityOfService, completionBlock, dependencies, dependencyPolicy, memoryLimit
         case timeout, asynchronous, exclusive, needs, retry, conditions
-        case memoize, inputs, outputs, depfile, env, version, keepOnFailure
+        case memoize, inputs, outputs, atomic, depfile, env, version, keepOnFailure
     }
 
     static var description: clua_class {
@@ -87,6 +87,7 @@ enum OperationClass {
         case .addOperation, .addOperations: return try GroupOperationClass.add(to: operation, function, call)
         case .why: return try why(operation, call)
         case .whyRun: return (operation as? LuaOperation)?.reasonToRun.map { .string($0) } ?? .nil
+        case .output: return try call.temporaryOutput(of: operation)
         case .addDependency:
             let dependency = try call.operation(at: 2)
             try call.asCallError { try operation.tryAddDependency(dependency) }

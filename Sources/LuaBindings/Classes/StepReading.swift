@@ -1,9 +1,12 @@
 import CLua
+import OpEngine
 import OpStore
 
 /// The options of operations that ask the store, as scripts write them: `memoize`, `inputs`, `outputs` and others.
 extension Call {
-    private static let optionsOfSteps: [OperationClass.Option] = [.memoize, .inputs, .outputs, .depfile, .env, .version, .keepOnFailure]
+    private static let optionsOfSteps: [OperationClass.Option] = [
+        .memoize, .inputs, .outputs, .atomic, .depfile, .env, .version, .keepOnFailure,
+    ]
 
     /// Reads the options of `Operation.new`.
     func setStep(of operation: LuaOperation, _ options: GivenOptions<OperationClass.Option>) throws(CallError) {
@@ -18,8 +21,10 @@ extension Call {
         if let index = options[.keepOnFailure] {
             step.keepsOutputsOnFailure = try option("keepOnFailure") { () throws(CallError) in try boolean(at: index) }
         }
+        if let index = options[.atomic] { step.isAtomic = try option("atomic") { () throws(CallError) in try boolean(at: index) } }
+        if step.isAtomic, step.outputs.isEmpty { throw .message("'atomic' has no effect without 'outputs'") }
         guard step.asksStore else {
-            let idle = [OperationClass.Option.env, .version, .keepOnFailure].first { options[$0] != nil }
+            let idle = [OperationClass.Option.atomic, .env, .version, .keepOnFailure].first { options[$0] != nil }
             guard let idle else { return }
             throw .message("'\(idle.rawValue)' has no effect without 'memoize', 'inputs' or 'outputs'")
         }
@@ -34,6 +39,18 @@ extension Call {
         // A step with outputs is identified by them.
         if step.outputs.isEmpty { step.place = functionLabel(at: main) }
         operation.setStep(step)
+    }
+
+    /// `operation:output(path)`: the name under which the body, which is this code, writes the file.
+    func temporaryOutput(of operation: Operation) throws(CallError) -> Answer {
+        guard let operation = operation as? LuaOperation, operation === state.currentOperation else {
+            throw .message("\(operation.displayName) does not run this code: call 'output' in its function")
+        }
+        if !state.core.sandbox.allowsFiles {
+            throw .message("'output' is not available here: the host of this script does not allow files")
+        }
+        let path = isMissing(at: 2) ? nil : try requiredString(at: 2)
+        do throws(Failure) { return .string(try operation.temporaryName(forOutput: path)) } catch { throw CallError(error) }
     }
 
     /// Reads a path, an array of paths, or `{ path, optional = true }`. An element of an array may have that form, too.

@@ -366,6 +366,8 @@ extension LuaOperation {
         var step: StoredStep?
         /// The task of the operation on a cluster, while it executes there.
         var ticket: ClusterTicket?
+        /// The files that the body writes under temporary names.
+        var newOutputs = NewOutputs()
         /// The failure of the last attempt. The failure counts if no other attempt follows.
         var failure: OperationFailure?
         /// The states that keep the handle, besides the home state.

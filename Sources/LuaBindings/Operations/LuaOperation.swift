@@ -158,6 +158,7 @@ import Synchronization
                 if unsafe parcel == nil, !isHome(state) { throw isElsewhere }
                 let results = try unsafe state.runBody(of: self, parcel, arguments, number: number(ofBodyAt: index))
                 guard !isAsynchronous else { return }
+                try publishOutputs()
                 if case .parcel(let parcel) = results { keep(parcel) }
                 setResults(results, ofBodyAt: index)
             } catch {
@@ -187,6 +188,7 @@ import Synchronization
     }
 
     func record(_ failure: OperationFailure) {
+        discardOutputs()
         // A script that interrupts an operation knows that the operation ends, as with cancelling. So this failure needs no reader.
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
@@ -199,6 +201,11 @@ import Synchronization
     /// Ends an asynchronous operation with `results`; nil means none. Does nothing if the operation has already been ended.
     func finish(with results: Parcel?) {
         guard claimEnd() else { return }
+        do throws(Failure) { try publishOutputs() } catch {
+            record(OperationFailure(error, kind: .error, of: self))
+            end()
+            return
+        }
         keep(results)
         let bodies = withFields { fields in
             defer { fields.setResults(.parcel(results ?? .empty), ofBodyAt: 0) }
@@ -418,6 +425,7 @@ import Synchronization
         enqueueDue()
         guard let (failure, step) = rare({ ($0.failure, $0.step) }) else { return }
         if let failure { core.record(failure) }
+        discardOutputs()
         // The step ends before the operation has finished: code that waits for the end may then make another operation with the same outputs.
         step?.end()
     }

@@ -6,6 +6,8 @@ struct StepOptions: Sendable {
     /// Those of `inputs` that may be missing.
     var optionalInputs: Set<String> = []
     var outputs: [String] = []
+    /// Whether the body must write each output under the temporary name that the operation gives it.
+    var isAtomic = false
     var depfile: String?
     /// The folder that paths in the depfile are relative to; nil for the working directory.
     var depfileDirectory: String?
