@@ -50,6 +50,12 @@ function opscript.every(seconds, f) end
 ---@return string? # what it wrote to stdout, without the last newline; nil if that was not captured
 function opscript.run(command) end
 
+---Runs several commands, each with the output of the one before as its standard input, and waits for their ends. Fails if one of them fails.
+---@param command string|opscript.RunOptions
+---@param ... string|opscript.RunOptions
+---@return string? # what the last one wrote to stdout, without the last newline
+function opscript.pipeline(command, ...) end
+
 ---The text as one word of a shell command.
 ---@param text string
 ---@return string
@@ -529,11 +535,14 @@ function Channel:close() end
 ---@field cwd? string
 ---@field env? table<string, string>
 ---@field input? string
----@field stdout? "capture"|"inherit"|"null"|string one of these, or a file's path
----@field stderr? "capture"|"inherit"|"null"|string
+---@field stdin? "pipe"|"inherit"|"null"|string|opscript.Process one of these, a file's path, or a process with `stdout = "pipe"`
+---@field stdout? "capture"|"inherit"|"null"|"pipe"|string one of these, or a file's path
+---@field stderr? "capture"|"inherit"|"null"|"pipe"|"stdout"|string
+---@field label? boolean|string before each line of inherited output; true for the operation's name
 ---@field timeout? number seconds
 ---@field captureLimit? integer the bytes that each captured output may have; 64 MB by default
 ---@field onExit? fun(result: opscript.ProcessResult)
+---@field onLine? fun(line: string) gets each line of stdout
 
 ---@class opscript.RunOptions: opscript.ProcessOptions
 ---@field ok? integer|integer[] the exit statuses that are no failures; 0 by default
@@ -545,6 +554,7 @@ function Channel:close() end
 ---@field stdout string?
 ---@field stderr string?
 ---@field message string
+---@field member integer? of a pipeline: the number of the program that has failed
 
 ---@class opscript.ProcessResult
 ---@field status integer?
@@ -553,12 +563,45 @@ function Channel:close() end
 ---@field stderr string?
 ---@field timedOut true?
 
+---Our end of a pipe to a program.
+---@class opscript.Stream
+local Stream = {}
+
+---Reads as `file:read` does. Waits until the program has written enough, or has closed the pipe.
+---@param ... integer|"l"|"L"|"a"|"n"
+---@return string|number|nil ...
+function Stream:read(...) end
+
+---@param ... integer|"l"|"L"|"a"|"n"
+---@return fun(): string|number|nil ...
+function Stream:lines(...) end
+
+---Closes the pipe: a program that writes to it ends by SIGPIPE.
+function Stream:close() end
+
 ---@class opscript.Process
 ---@field pid integer
 ---@field isRunning boolean
----@field stdout string?
----@field stderr string?
+---@field stdout string|opscript.Stream|nil the captured output, after the end; a stream with `stdout = "pipe"`
+---@field stderr string|opscript.Stream|nil
 local Process = {}
+
+---Reads stdout as `file:read` does; needs `stdout = "pipe"`.
+---@param ... integer|"l"|"L"|"a"|"n"
+---@return string|number|nil ...
+function Process:read(...) end
+
+---@param ... integer|"l"|"L"|"a"|"n"
+---@return fun(): string|number|nil ...
+function Process:lines(...) end
+
+---Writes to stdin, and waits while the pipe is full; needs `stdin = "pipe"`.
+---@param ... string|integer
+---@return opscript.Process
+function Process:write(...) end
+
+---Closes stdin: the program sees the end of its input.
+function Process:closeInput() end
 
 ---Waits until the process has ended and its output has been read.
 ---@param seconds? number the longest time to wait; after that time the result is nil

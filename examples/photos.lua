@@ -53,18 +53,8 @@ makers:waitUntilAllOperationsAreFinished()
 local command = 0
 while arg[command - 1] do command = command - 1 end
 local here = arg[0]:match "^(.*/)" or "./"
-local server = opscript.process { arg[command], here .. "photoserver.lua", shop, stdout = directory .. "/port" }
-
-local function readPort()
-  local file <close> = io.open(directory .. "/port")
-  return file and file:read "l"
-end
-
-local port = readPort()
-while not port do
-  opscript.sleep(0.01)
-  port = readPort()
-end
+local server = opscript.process { arg[command], here .. "photoserver.lua", shop, stdout = "pipe" }
+local port = assert(server:read(), "the server has not started")
 
 -- What is shown -------------------------------------------------------------------------------------------------------
 

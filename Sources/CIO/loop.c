@@ -85,6 +85,7 @@ static void stop(command *command) {
     cio_loop *loop = CONTAINER(command, cio_loop, stop);
     loop->is_ending = loop->is_stopping = true;
     timers_cancel(loop);
+    streams_leave(loop);
     processes_end(loop);
     loop_process_has_gone(loop);
 }

@@ -28,6 +28,7 @@ struct cio_loop {
     uv_async_t wake;
     cio_timer *timers;
     cio_process *processes;
+    cio_stream *streams;  // those that have a poll handle
     sem_t none_left;   // posted when a thread waits and no process is left
     bool is_awaited;   // a thread waits until no process is left
     bool is_ending;    // processes are being ended
@@ -46,8 +47,9 @@ void loop_release(cio_loop *loop);
 /// On the loop's thread: checks whether no processes are left. If so, wakes the thread that waits for that, and closes a stopping loop.
 void loop_process_has_gone(cio_loop *loop);
 
-/// On the loop's thread. Cancel all timers; end all processes.
+/// On the loop's thread. Cancel all timers; end all processes; stop polling all streams.
 void timers_cancel(cio_loop *loop);
 void processes_end(cio_loop *loop);
+void streams_leave(cio_loop *loop);
 
 #endif

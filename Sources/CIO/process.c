@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "group.h"
+#include "label.h"
 #include "loop.h"
 #include "spawn.h"
 
@@ -18,10 +19,12 @@ enum {
     GIVEN_UP = 5000,        // milliseconds after SIGKILL until a process that the system does not end is abandoned
 };
 
-/// The captured output of a process.
+/// The captured output of a process, or one that is passed on with a label.
 typedef struct output {
     uv_pipe_t pipe;
     bool is_captured, is_open;
+    label *label;  // until it has ended
+    cio_process *process;
     char *bytes;
     size_t count, capacity;
 } output;
@@ -55,6 +58,7 @@ struct cio_process {
     int wait_status;
     bool timed_out, lacked_memory, exceeded_limit;
     size_t capture_limit;  // bytes of each output
+    char *label;           // owned; before the lines of outputs that have one
     cio_process *next, *previous;  // links of the loop's list
 };
 
@@ -62,6 +66,8 @@ static void release(cio_process *process) {
     if (atomic_fetch_sub_explicit(&process->references, 1, memory_order_acq_rel) != 1) return;
     for (int i = 0; i < 2; i++) free(process->outputs[i].bytes);
     free(process->input_bytes);
+    free(process->label);
+    close_child(&process->child);
     pthread_mutex_destroy(&process->lock);
     loop_release(process->loop);
     free(process);
@@ -69,13 +75,14 @@ static void release(cio_process *process) {
 
 // MARK: the end, on the loop's thread
 
-static void on_close(uv_handle_t *handle) {
-    cio_process *process = handle->data;
+static void handle_is_closed(cio_process *process) {
     if (--process->handle_count > 0) return;
     free(process->input_bytes);
     process->input_bytes = NULL;
     release(process);
 }
+
+static void on_close(uv_handle_t *handle) { handle_is_closed(handle->data); }
 
 static void close_handle(bool *is_open, uv_handle_t *handle) {
     if (!*is_open) return;
@@ -85,6 +92,7 @@ static void close_handle(bool *is_open, uv_handle_t *handle) {
 
 static void close_output(cio_process *process, int i) {
     close_handle(&process->outputs[i].is_open, (uv_handle_t *)&process->outputs[i].pipe);
+    if (process->outputs[i].label != NULL) label_stop(process->outputs[i].label);
 }
 
 static void close_input(cio_process *process) { close_handle(&process->is_input_open, (uv_handle_t *)&process->input); }
@@ -121,7 +129,11 @@ static void leave(cio_process *process) {
     loop_process_has_gone(loop);
 }
 
-static bool has_open_output(const cio_process *process) { return process->outputs[0].is_open || process->outputs[1].is_open; }
+static bool has_open_output(const cio_process *process) {
+    for (int i = 0; i < 2; i++)
+        if (process->outputs[i].is_open || process->outputs[i].label != NULL) return true;
+    return false;
+}
 
 // Called when the process or one of its outputs has ended. Reports the end if nothing is left to wait for.
 static void check(cio_process *process) {
@@ -274,6 +286,23 @@ static void watch_exit(cio_process *process) {
     reap(process, 0);
 }
 
+static void on_label_end(void *context) {
+    output *output = context;
+    output->label = NULL;
+    check(output->process);
+    handle_is_closed(output->process);
+}
+
+static void open_label(cio_process *process, int i) {
+    output *output = &process->outputs[i];
+    int descriptor = process->child.labels[i];
+    if (descriptor < 0) return;
+    process->child.labels[i] = -1;
+    output->process = process;
+    output->label = label_start(&process->loop->uv, descriptor, process->label, i == 1, on_label_end, output);
+    if (output->label != NULL) process->handle_count++;
+}
+
 static void adopt(command *command) {
     cio_process *process = CONTAINER(command, cio_process, adopt);
     cio_loop *loop = process->loop;
@@ -293,6 +322,7 @@ static void adopt(command *command) {
         output *output = &process->outputs[i];
         open_pipe(process, &output->pipe, &process->child.outputs[i], &output->is_open);
         if (output->is_open && uv_read_start((uv_stream_t *)&output->pipe, on_allocate, on_read) != 0) close_output(process, i);
+        open_label(process, i);
     }
     open_pipe(process, &process->input, &process->child.input, &process->is_input_open);
     if (process->is_input_open) write_input(process);
@@ -316,7 +346,7 @@ void processes_end(cio_loop *loop) {
 static cio_process *make_process(cio_loop *loop, const cio_program *program) {
     cio_process *process = calloc(1, sizeof *process);
     if (process == NULL) return NULL;
-    if (program->input_count > 0) {
+    if (program->input_kind == CIO_TEXT && program->input_count > 0) {
         process->input_bytes = malloc(program->input_count);
         if (process->input_bytes == NULL) {
             free(process);
@@ -324,6 +354,11 @@ static cio_process *make_process(cio_loop *loop, const cio_program *program) {
         }
         memcpy(process->input_bytes, program->input, program->input_count);
         process->input_count = program->input_count;
+    }
+    if (program->label != NULL && (process->label = strdup(program->label)) == NULL) {
+        free(process->input_bytes);
+        free(process);
+        return NULL;
     }
     atomic_init(&process->references, 2);  // one for the caller, one for the loop
     loop_retain(loop);
@@ -343,8 +378,7 @@ static void abandon(cio_process *process) {
     kill(-child->pid, SIGKILL);
     reap(process, 0);
     close_descriptor(&child->exit);
-    close_descriptor(&child->input);
-    for (int i = 0; i < 2; i++) close_descriptor(&child->outputs[i]);
+    close_child(child);
 }
 
 bool cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_process **started, cio_start_error *error) {
@@ -379,6 +413,12 @@ int cio_process_signal(cio_process *process, int signal_number) {
     int error = process->has_gone ? ESRCH : kill(-process->pid, signal_number) == 0 ? 0 : errno;
     pthread_mutex_unlock(&process->lock);
     return error;
+}
+
+int cio_process_pipe(cio_process *process, int standard) {
+    int descriptor = process->child.pipes[standard];
+    process->child.pipes[standard] = -1;
+    return descriptor;
 }
 
 int cio_process_id(const cio_process *process) { return process->pid; }

@@ -44,12 +44,22 @@ typedef struct opened {
     int directory;
 } opened;
 
-static bool open_all(const cio_program *program, child *child, opened *opened, cio_start_error *error) {
-    if (program->input != NULL) {
-        if (!open_pipe(1, &child->input, &opened->standard[0])) return false;
-    } else if ((opened->standard[0] = open_file("/dev/null", O_RDONLY)) < 0) {
-        return false;
+static bool open_input(const cio_program *program, child *child, int *descriptor, cio_start_error *error) {
+    switch (program->input_kind) {
+    case CIO_INPUT_INHERIT: return true;
+    case CIO_TEXT: return open_pipe(1, &child->input, descriptor);
+    case CIO_INPUT_PIPE: return open_pipe(1, &child->pipes[0], descriptor);
+    case CIO_INPUT_DESCRIPTOR: *descriptor = fcntl(program->input_descriptor, F_DUPFD_CLOEXEC, 3); break;
+    case CIO_INPUT_NULL: *descriptor = open_file("/dev/null", O_RDONLY); break;
+    case CIO_INPUT_FILE: error->path = program->input; *descriptor = open_file(program->input, O_RDONLY);
     }
+    if (*descriptor < 0) return false;
+    error->path = NULL;
+    return true;
+}
+
+static bool open_all(const cio_program *program, child *child, opened *opened, cio_start_error *error) {
+    if (!open_input(program, child, &opened->standard[0], error)) return false;
     for (int i = 0; i < 2; i++) {
         const cio_output *output = &program->outputs[i];
         int *descriptor = &opened->standard[i + 1];
@@ -58,6 +68,13 @@ static bool open_all(const cio_program *program, child *child, opened *opened, c
         case CIO_CAPTURE:
             if (!open_pipe(0, &child->outputs[i], descriptor)) return false;
             continue;
+        case CIO_PIPE:
+            if (!open_pipe(0, &child->pipes[i + 1], descriptor)) return false;
+            continue;
+        case CIO_LABEL:
+            if (!open_pipe(0, &child->labels[i], descriptor)) return false;
+            continue;
+        case CIO_STDOUT: *descriptor = fcntl(opened->standard[1] >= 0 ? opened->standard[1] : 1, F_DUPFD_CLOEXEC, 3); break;
         case CIO_NULL: *descriptor = open_file("/dev/null", O_WRONLY); break;
         case CIO_FILE:
             error->path = output->path;
@@ -161,16 +178,26 @@ static int start(const cio_program *program, child *child, opened *opened, cio_s
     return failure != 0 ? failure : watch_child(child->pid, &child->exit);
 }
 
+void close_child(child *child) {
+    close_descriptor(&child->input);
+    for (int i = 0; i < 2; i++) {
+        close_descriptor(&child->outputs[i]);
+        close_descriptor(&child->labels[i]);
+    }
+    for (int i = 0; i < 3; i++) close_descriptor(&child->pipes[i]);
+}
+
 bool spawn(const cio_program *program, child *child, cio_start_error *error) {
     opened opened = {{-1, -1, -1}, -1};
     child->pid = 0;
-    child->exit = child->input = child->outputs[0] = child->outputs[1] = -1;
+    child->exit = child->input = -1;
+    for (int i = 0; i < 2; i++) child->outputs[i] = child->labels[i] = -1;
+    for (int i = 0; i < 3; i++) child->pipes[i] = -1;
     error->path = NULL;
     error->error = start(program, child, &opened, error);
     for (int i = 0; i < 3; i++) close_descriptor(&opened.standard[i]);
     close_descriptor(&opened.directory);
     if (error->error == 0) return true;
-    close_descriptor(&child->input);
-    for (int i = 0; i < 2; i++) close_descriptor(&child->outputs[i]);
+    close_child(child);
     return false;
 }

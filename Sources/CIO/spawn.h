@@ -14,6 +14,8 @@ typedef struct child {
     int exit;        // a pidfd: readable once the child has ended
     int input;       // the parent's ends of the pipes
     int outputs[2];
+    int labels[2];   // those of CIO_LABEL
+    int pipes[3];    // those that the caller of cio_process_pipe gets
 } child;
 
 /// Returns false, fills `error`, and leaves nothing behind if the program cannot be started.
@@ -27,5 +29,8 @@ int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes);
 int watch_child(pid_t pid, int *pidfd);
 
 void close_descriptor(int *descriptor);
+
+/// Closes our ends of the pipes to the child.
+void close_child(child *child);
 
 #endif

@@ -100,6 +100,7 @@ import Testing
             ("opscript.Channel", ChannelClass.Property.names, Self.methods(ChannelClass.Function.names.filter { !$0.hasPrefix("__") })),
             ("opscript.Timer", [], Self.methods(TimerClass.Function.names)),
             ("opscript.Process", ProcessClass.Property.names, Self.methods(ProcessClass.Function.names)),
+            ("opscript.Stream", [], Self.methods(StreamClass.Function.names)),
             ("opscript.ProcessOptions", ProcessClass.Option.allCases.map(\.rawValue), []),
         ]
         for (name, fields, functions) in expected {

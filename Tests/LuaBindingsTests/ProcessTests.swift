@@ -119,7 +119,7 @@ import Testing
         ),
         (
             "process { 'ls', stdout = '' }",
-            "bad argument #1 to 'process' (stdout must be 'capture', 'inherit', 'null' or a file's path, got '')"
+            "bad argument #1 to 'process' (stdout must be 'capture', 'inherit', 'null', 'pipe' or a file's path, got '')"
         ),
         ("process { 'ls', stdout = true }", "bad argument #1 to 'process' (stdout must be a string, got a boolean)"),
         ("process { 'ls', input = 5 }", "bad argument #1 to 'process' (input must be a string, got a number)"),

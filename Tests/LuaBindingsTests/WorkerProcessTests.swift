@@ -267,6 +267,8 @@ import Testing
         // Refused: subclasses, preludes, __transfer in a call, freezing, and captures that cannot be sent.
         "a class", "a class with all its methods", "a prelude", "an object with __transfer", "a frozen value",
         "a frozen table read where it is", "captures",
+        // The function of `lines` cannot be sent.
+        "the lines of a program",
         // The error counts the operation queue and the function as arguments, too.
         "what cannot be sent",
         // Callbacks have copies of the variables of the body.

@@ -10,8 +10,8 @@ end)
 
 local longest = queue:addOperation(function()
   local longest = ""
-  local pipe <close> = assert(io.popen "printf 'one\nthree\nfive\n'")
-  for line in pipe:lines() do
+  local program = opscript.process { "printf", "one\nthree\nfive\n", stdout = "pipe" }
+  for line in program:lines() do
     if #line > #longest then longest = line end
   end
   return longest

@@ -12,6 +12,7 @@
 typedef struct cio_loop cio_loop;
 typedef struct cio_timer cio_timer;
 typedef struct cio_process cio_process;
+typedef struct cio_stream cio_stream;
 
 /// A callback and its context. `release` is called once, after the last use of `context`.
 typedef struct cio_callback {
@@ -51,21 +52,41 @@ void cio_timer_release(cio_timer *timer);
 
 // MARK: processes
 
-typedef enum cio_output_kind { CIO_CAPTURE, CIO_INHERIT, CIO_NULL, CIO_FILE } cio_output_kind;
+typedef enum cio_output_kind {
+    CIO_CAPTURE,
+    CIO_INHERIT,
+    CIO_NULL,
+    CIO_FILE,
+    CIO_PIPE,    // see cio_process_pipe
+    CIO_STDOUT,  // for stderr: the same as stdout
+    CIO_LABEL,   // whole lines go to our own output, each with the program's label before it; a line of more than 64 KB in pieces
+} cio_output_kind;
 
 typedef struct cio_output {
     cio_output_kind kind;
     const char *path;  // CIO_FILE: created or truncated; relative to the caller's directory
 } cio_output;
 
+typedef enum cio_input_kind {
+    CIO_TEXT,
+    CIO_INPUT_NULL,
+    CIO_INPUT_INHERIT,
+    CIO_INPUT_FILE,
+    CIO_INPUT_PIPE,        // see cio_process_pipe
+    CIO_INPUT_DESCRIPTOR,  // the program gets a copy of a descriptor of the caller
+} cio_input_kind;
+
 /// A program to run. cio_process_start copies the strings.
 typedef struct cio_program {
     const char *const *arguments;    // NULL-terminated; the first is the program, searched in PATH unless it has a slash
     const char *const *environment;  // NULL-terminated; "NAME=value" sets a variable, "NAME" removes one of the caller's
     const char *directory;           // NULL for the caller's
-    const char *input;               // standard input; NULL for none
+    cio_input_kind input_kind;
+    const char *input;               // CIO_TEXT: the bytes; CIO_INPUT_FILE: the path, relative to the caller's directory
     size_t input_count;
+    int input_descriptor;            // CIO_INPUT_DESCRIPTOR
     cio_output outputs[2];           // stdout, stderr; the same path twice is one file
+    const char *label;               // for CIO_LABEL
     uint64_t timeout;                // nanoseconds until the program is ended; 0 for none
     size_t capture_limit;            // bytes of each captured output, at most SIZE_MAX / 2; with more, the program is ended
 } cio_program;
@@ -105,8 +126,66 @@ typedef struct cio_result {
 
 cio_result cio_process_result(const cio_process *process);
 
+/// Our end of a pipe to the program: of its standard descriptor 0, 1 or 2. The caller owns it from now on. -1 if there is no such pipe, or if the
+/// caller has it already. Call it on the thread that has started the program.
+int cio_process_pipe(cio_process *process, int standard);
+
 /// Releases the caller's reference. The process keeps running.
 void cio_process_release(cio_process *process);
+
+// MARK: streams
+
+/// The part of a stream that one read takes, as the formats of Lua's `file:read`.
+typedef enum cio_format {
+    CIO_LINE,           // "l"
+    CIO_LINE_WITH_END,  // "L"
+    CIO_BYTES,          // a number of bytes; fewer at the end
+    CIO_ALL,            // "a"
+    CIO_NUMERAL,        // "n": the text, which may be no number
+} cio_format;
+
+typedef enum cio_take {
+    CIO_TAKEN,
+    CIO_TAKE_END,     // the pipe is empty, and no process can write to it
+    CIO_TAKE_LATER,   // call again after `ready`, see cio_stream_watch
+    CIO_TAKE_ROOM,    // nothing was taken, because it needs more room
+    CIO_TAKE_LIMIT,   // the stream would have to keep more bytes than its limit
+    CIO_TAKE_CLOSED,  // see cio_stream_close
+    CIO_TAKE_MEMORY,  // memory has run out
+} cio_take;
+
+/// Makes a stream of a pipe's end, which it owns from now on. The stream keeps at most about `limit` bytes. The loop's thread calls `ready` once
+/// for each cio_stream_watch. Returns NULL, with the descriptor closed and `ready` released, if memory runs out.
+cio_stream *cio_stream_new(cio_loop *loop, int descriptor, bool writes, size_t limit, cio_callback ready);
+
+/// Takes bytes as `format` asks, if the pipe has them; never waits. `stream` is a cio_stream. `wanted` is the number for CIO_BYTES. Copies at most
+/// `room` bytes to `bytes`, and sets `taken` to their number, or after CIO_TAKE_ROOM to the room that is needed. Returns a cio_take.
+int cio_stream_take(void *stream, int format, size_t wanted, char *bytes, size_t room, size_t *taken);
+
+/// Keeps what the pipe has for a later cio_stream_take, so that the program can write more; never waits. Returns CIO_TAKE_LATER, _END, _LIMIT,
+/// _CLOSED or _MEMORY. Does nothing while the stream is watched.
+cio_take cio_stream_keep(cio_stream *stream);
+
+/// Writes as much as the pipe takes without waiting, and sets `written` to the number of bytes. Returns 0 if these are all, or an errno: EAGAIN if
+/// the pipe is full, EPIPE if no process reads it. Sends no signal.
+int cio_stream_write(cio_stream *stream, const char *bytes, size_t count, size_t *written);
+
+/// Makes the loop call `ready` as soon as the pipe has bytes, or room for some, or has been closed at the other end. Returns false if the stream is
+/// closed or the loop has stopped; `ready` is not called then.
+bool cio_stream_watch(cio_stream *stream);
+
+/// Drops the bytes that are left, and closes the pipe soon. Calls `ready`. Further calls do nothing.
+void cio_stream_close(cio_stream *stream);
+
+bool cio_stream_is_closed(cio_stream *stream);
+
+/// Returns another descriptor of the pipe, for a program that is to read it, or -1 if the stream is closed or keeps bytes. Close the stream once the
+/// program has started; after a failure, give the descriptor back with cio_stream_take_back. Otherwise the caller closes the descriptor.
+int cio_stream_lend(cio_stream *stream);
+void cio_stream_take_back(int lent);
+
+/// Closes the stream, and releases the caller's reference.
+void cio_stream_release(cio_stream *stream);
 
 // MARK: worker processes
 

@@ -15,6 +15,7 @@
 #include "deferred.h"
 #include "lifetime.h"
 #include "protect.h"
+#include "reading.h"
 #include "registration.h"
 #include "run.h"
 

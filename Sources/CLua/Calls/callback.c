@@ -165,8 +165,7 @@ int clua_push_completion(lua_State *L, int handle, bool is_kept) {
     return type;
 }
 
-// Stores the value at stack index `index` as the completion block; 0 for none.
-static void set_completion(lua_State *L, int handle, int index) {
+void clua_set_completion(lua_State *L, int handle, int index) {
     bool has_table = lua_getiuservalue(L, handle, CLUA_USER_VALUE_FUNCTIONS) == LUA_TTABLE;
     if (index != 0)
         lua_pushvalue(L, index);
@@ -191,7 +190,7 @@ static void answer_handle(lua_State *L, const clua_reply *reply) {
     else
         clua_push_owned_handle(L, reply->reference.object, reply->reference.kind);
     if (reply->body_first != 0) clua_set_body(L, reply->body_first, last, reply->body_number);
-    if (reply->completion_index != 0) set_completion(L, last + 1, reply->completion_index);
+    if (reply->completion_index != 0) clua_set_completion(L, last + 1, reply->completion_index);
 }
 
 int clua_answer_sent(lua_State *L, int index) {
@@ -227,8 +226,10 @@ int clua_answer(lua_State *L, clua_reply *reply) {
         lua_pushvalue(L, 2);
         clua_find_in_class(L, lua_gettop(L) - 1);
         return 1;
+    case CLUA_REPLY_READ: return clua_read(L, reply->stream, 2);
+    case CLUA_REPLY_LINES: clua_push_lines(L, reply->stream, 2); return 1;
     case CLUA_REPLY_COMPLETION: clua_push_completion(L, 1, true); return 1;
-    case CLUA_REPLY_SET_COMPLETION: set_completion(L, 1, reply->completion_index); return 0;
+    case CLUA_REPLY_SET_COMPLETION: clua_set_completion(L, 1, reply->completion_index); return 0;
     case CLUA_REPLY_ADD_BODY: {
         int last = lua_gettop(L);
         luaL_checkstack(L, LUA_MINSTACK, NULL);

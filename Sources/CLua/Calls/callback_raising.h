@@ -48,4 +48,14 @@ void clua_set_body(lua_State *L, int first, int last, int number);
 /// Never raises. Needs 3 free stack slots, leaves 1.
 int clua_push_completion(lua_State *L, int handle, bool is_kept);
 
+/// Stores the value at stack index `index` as the completion block in the handle at `handle`; 0 for none. Needs 3 free stack slots.
+void clua_set_completion(lua_State *L, int handle, int index);
+
+/// Pushes the parts of a stream of the host that the formats from stack index `first` on ask for, as `file:read` does, and returns their number. The
+/// object that keeps the stream alive is at stack index 1. Reserves its own stack slots.
+int clua_read(lua_State *L, void *stream, int first);
+
+/// Pushes a function that reads so with each call. It keeps the object at stack index 1 alive. Reserves its own stack slots.
+void clua_push_lines(lua_State *L, void *stream, int first);
+
 #endif

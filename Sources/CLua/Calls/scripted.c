@@ -1,6 +1,7 @@
 // Functions of the module that are written in Lua. A state compiles them when the first of them is called.
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
+#include <string.h>
 
 #include "Calls/callback_raising.h"
 #include "Core/registry_raising.h"
@@ -50,10 +51,14 @@ static void push_functions(lua_State *L) {
     if (clua_push_kept(L, CLUA_KEPT_SCRIPTED) == LUA_TTABLE) return;
     lua_pop(L, 1);
     const clua_script *script = &clua_state_of(L)->host->script;
-    if (luaL_loadbufferx(L, script->source, script->length, "=opscript", "t") != LUA_OK) lua_error(L);
-    clua_push_kept(L, CLUA_KEPT_SCRIPT_GLOBALS);
-    lua_setupvalue(L, -2, 1);
-    lua_call(L, 0, 1);
+    lua_createtable(L, 0, (int)(script->function_count + script->method_count));
+    for (size_t i = 0; i < script->source_count; i++) {
+        if (luaL_loadbufferx(L, script->sources[i], strlen(script->sources[i]), "=opscript", "t") != LUA_OK) lua_error(L);
+        clua_push_kept(L, CLUA_KEPT_SCRIPT_GLOBALS);
+        lua_setupvalue(L, -2, 1);
+        lua_pushvalue(L, -2);
+        lua_call(L, 1, 0);
+    }
     lua_pushvalue(L, -1);
     clua_keep(L, CLUA_KEPT_SCRIPTED);
 }
@@ -93,7 +98,7 @@ void clua_open_methods_of_script(lua_State *L, int kind) {
 
 void clua_open_script(lua_State *L) {
     const clua_script *script = &clua_state_of(L)->host->script;
-    if (script->source == NULL) return;
+    if (script->source_count == 0) return;
     set_functions(L, script->functions, script->function_count);
     keep_globals(L, lua_gettop(L));
 }

@@ -25,6 +25,7 @@
 #include "place.h"
 #include "process.h"
 #include "protect.h"
+#include "reading.h"
 #include "registration.h"
 #include "run.h"
 #include "state.h"

@@ -35,6 +35,8 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_ADD_BODY,        // no value; the arguments from body_first on become the body `body_number` of the handle at index 1
     CLUA_REPLY_ARGUMENT,        // the value at stack index `integer`
     CLUA_REPLY_SENT,            // the handle at stack index `integer`, which drops its body
+    CLUA_REPLY_READ,            // the parts of `stream` that the formats at stack index 2 and above ask for
+    CLUA_REPLY_LINES,           // a function that reads so with each call
     CLUA_REPLY_ERROR,           // raises `bytes`, prefixed with the caller's position
     CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as an error in argument `integer`
     CLUA_REPLY_STOP,            // stops the running body, for the clua_stop_reason `integer`
@@ -59,6 +61,7 @@ typedef struct clua_reply {
     void *parcel_owner;  // owned: keeps `parcel` and `parcels` alive
     int body_first;  // CLUA_REPLY_HANDLE: the arguments from here on become the handle's body; 0 for none
     int body_number;  // 1 and up if the operation has several bodies; 0 for a single one
+    void *stream;  // of the object at stack index 1, which keeps it alive
     int completion_index;  // stack index of the new completion block; 0 for none
 } clua_reply;
 

@@ -25,7 +25,7 @@ typedef struct clua_member {
     int member;
 } clua_member;
 
-#define CLUA_MAX_KINDS 9
+#define CLUA_MAX_KINDS 10
 
 /// A class of host objects as scripts see it.
 typedef struct clua_class {
@@ -67,14 +67,22 @@ typedef struct clua_registering {
 
 /// The functions of the module that are written in Lua. All zero if there are none.
 typedef struct clua_script {
-    const char *source;  // a chunk that returns a table of the functions by name, see Calls/scripted.c
-    size_t length;
+    const char *const *sources;  // chunks that add the functions to the table that they get, see Calls/scripted.c
+    size_t source_count;
     const clua_member *functions;  // fields of the module
     size_t function_count;
     int kind;
     const clua_member *methods;  // methods of the objects of this kind
     size_t method_count;
 } clua_script;
+
+/// How scripts read from streams of the host, see Calls/reading.c. All zero if there are none.
+typedef struct clua_streaming {
+    /// Takes bytes from a stream without waiting, see clua_read_format. Copies at most `room` bytes to `bytes`. Must not raise.
+    int (*take)(void *stream, int format, size_t wanted, char *bytes, size_t room, size_t *taken);
+    /// Waits until the stream of the object at stack index 1 may have more, or raises the error that `member`, an outcome of `take`, stands for.
+    clua_function await;
+} clua_streaming;
 
 /// The part of a host that scripts see. All states of the host share it, and it outlives them.
 typedef struct clua_host {
@@ -100,6 +108,7 @@ typedef struct clua_host {
     /// Takes the output of scripts to stdout (1) or stderr (2) in a state that `redirects_output`. Must not raise.
     void (*write)(lua_State *L, int stream, const char *bytes, size_t count);
     clua_script script;
+    clua_streaming streaming;
 } clua_host;
 
 #endif

@@ -43,6 +43,11 @@ enum Answer {
     /// A new observation of the object at stack index 1, with the function at this stack index.
     case newObservation(Observation, functionAt: Int32)
 
+    /// The part of a stream that the formats from stack index 2 on ask for. The object at stack index 1 keeps the stream alive.
+    case read(ProgramStream)
+    /// A function that reads so with each call.
+    case lines(ProgramStream)
+
     static func operation(_ operation: Operation?) -> Answer {
         operation.map { .object($0, .operation) } ?? .nil
     }
@@ -119,6 +124,12 @@ enum Answer {
             unsafe reply.pointee.kind = CLUA_REPLY_OBSERVATION
             unsafe reply.pointee.integer = lua_Integer(function)
             unsafe reply.pointee.reference = clua_reference(observation, .observation)
+        case .read(let stream):
+            unsafe reply.pointee.kind = CLUA_REPLY_READ
+            unsafe reply.pointee.stream = UnsafeMutableRawPointer(stream.pointer)
+        case .lines(let stream):
+            unsafe reply.pointee.kind = CLUA_REPLY_LINES
+            unsafe reply.pointee.stream = UnsafeMutableRawPointer(stream.pointer)
         case .completionBlock: unsafe reply.pointee.kind = CLUA_REPLY_COMPLETION
         }
     }

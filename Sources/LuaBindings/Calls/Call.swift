@@ -114,7 +114,9 @@ struct Call {
 
     func timerIfAny(at index: Int32) -> ScriptTimer? { object(at: index, .timer, as: ScriptTimer.self) }
 
-    func processIfAny(at index: Int32) -> ChildProcess? { object(at: index, .process, as: ChildProcess.self) }
+    func processIfAny(at index: Int32) -> ScriptProcess? { object(at: index, .process, as: ScriptProcess.self) }
+
+    func streamIfAny(at index: Int32) -> ProgramStream? { object(at: index, .stream, as: ProgramStream.self) }
 
     func channelIfAny(at index: Int32) -> Channel? { object(at: index, .channel, as: Channel.self) }
 
@@ -159,9 +161,14 @@ struct Call {
         return unsafe channel
     }
 
-    func process(callingFor method: String) throws(CallError) -> ChildProcess {
+    func process(callingFor method: String) throws(CallError) -> ScriptProcess {
         guard let process = processIfAny(at: 1) else { throw notAMethodCall(method, on: "process") }
         return process
+    }
+
+    func stream(callingFor method: String) throws(CallError) -> ProgramStream {
+        guard let stream = streamIfAny(at: 1) else { throw notAMethodCall(method, on: "stream") }
+        return stream
     }
 
     private func notAMethodCall(_ method: String, on receiver: String) -> CallError {
@@ -301,6 +308,7 @@ extension ObjectKind {
         case .object: "object"
         case .observation: "observation"
         case .channel: "Channel"
+        case .stream: "Stream"
         }
     }
 }

@@ -5,7 +5,7 @@ import OpEngine
 /// The object that `opscript.process` and `opscript.sh` return.
 enum ProcessClass {
     enum Function: String, Member {
-        case wait, kill
+        case wait, kill, read, lines, write, closeInput
     }
 
     enum Property: String, Member {
@@ -14,7 +14,7 @@ enum ProcessClass {
 
     enum Option: String, OptionKey {
         static let names = OptionNames<Option>()
-        case cwd, env, input, stdout, stderr, timeout, captureLimit, onExit
+        case cwd, env, input, stdin, stdout, stderr, timeout, captureLimit, onExit, onLine, label
     }
 
     static var description: clua_class {
@@ -74,33 +74,54 @@ enum ProcessClass {
         texts.append(list: arguments)
         texts.append(list: try environment(options[.env], call))
         texts.append(try options[.cwd].map { index throws(CallError) in try call.argument(at: index, "cwd") })
-        let outputs = [
+        var outputs = [
             try output(options[.stdout], "stdout", &texts, call), try output(options[.stderr], "stderr", &texts, call),
         ]
-        if let index = options[.input], call.type(at: index) != LUA_TSTRING { throw option("input", "string", at: index, call) }
+        let input = try input(options, &texts, call)
         if let index = options[.onExit], !call.isFunction(at: index) { throw option("onExit", "function", at: index, call) }
+        try readPipes(&outputs, options, call)
         let operation = state.currentOperation as? LuaOperation
+        texts.append(try label(&outputs, options[.label], or: operation?.name ?? name, call))
         let captureLimit = try captureLimit(options[.captureLimit], in: operation, call)
         if state.core.io.isEnding { throw .message("the runtime is being closed: it starts no programs") }
 
         try state.core.usage.takeProcess()
-        let process = ChildProcess(name: name, timeout: timeout, captureLimit: captureLimit, callsBack: options[.onExit] != nil, in: state)
+        let program = ChildProcess(
+            name: name, timeout: timeout, captureLimit: captureLimit, callsBack: options[.onExit] != nil, hasLines: options[.onLine] != nil,
+            in: state)
+        let process = ScriptProcess(program)
         do throws(Failure) {
             try unsafe texts.withPointers { texts throws(Failure) in
-                var program = unsafe cio_program()
-                unsafe program.arguments = texts.list(0)
-                unsafe program.environment = texts.list(1)
-                unsafe program.directory = texts.text(2)
-                unsafe program.outputs = (
+                var description = unsafe cio_program()
+                unsafe description.arguments = texts.list(0)
+                unsafe description.environment = texts.list(1)
+                unsafe description.directory = texts.text(2)
+                unsafe description.outputs = (
                     cio_output(kind: outputs[0], path: texts.text(3)), cio_output(kind: outputs[1], path: texts.text(4))
                 )
-                if let index = options[.input] { unsafe program.input = clua_string(call.lua, index, &program.input_count) }
-                unsafe program.timeout = timeout.map(IOThread.nanoseconds) ?? 0
-                unsafe program.capture_limit = captureLimit
-                try unsafe process.start(program, for: operation)
+                unsafe description.input_kind = input.kind
+                unsafe description.input = texts.text(5)
+                if input.kind == CIO_TEXT, let index = options[.input] {
+                    unsafe description.input = clua_string(call.lua, index, &description.input_count)
+                }
+                unsafe description.label = texts.text(6)
+                unsafe description.timeout = timeout.map(IOThread.nanoseconds) ?? 0
+                unsafe description.capture_limit = captureLimit
+                guard let source = input.source else { return try unsafe program.start(description, for: operation, as: process) }
+                try source.lend(to: name) { descriptor throws(Failure) in
+                    unsafe description.input_descriptor = descriptor
+                    try unsafe program.start(description, for: operation, as: process)
+                }
             }
         } catch {
             state.core.usage.returnProcess()
+            throw CallError(error)
+        }
+        do throws(Failure) {
+            try program.openPipes(of: process)
+            if let index = options[.onLine], let lines = process.stream(1) { try call.callBack(lines, at: index) }
+        } catch {
+            program.end()
             throw CallError(error)
         }
         return .object(process, .process, callbackAt: options[.onExit])
@@ -119,7 +140,7 @@ enum ProcessClass {
         return memory == 0 ? limit : min(limit, memory / 2)
     }
 
-    private static func option(_ name: String, _ expected: String, at index: Int32, _ call: Call) -> CallError {
+    static func option(_ name: String, _ expected: String, at index: Int32, _ call: Call) -> CallError {
         .argument(1, "\(name) must be a \(expected), got a \(call.typeName(at: index))")
     }
 
@@ -149,17 +170,28 @@ enum ProcessClass {
             texts.append(nil)
             return CIO_CAPTURE
         }
+        var kinds = ["capture": CIO_CAPTURE, "inherit": CIO_INHERIT, "null": CIO_NULL, "pipe": CIO_PIPE]
+        if name == "stderr" { kinds["stdout"] = CIO_STDOUT }
+        return try destination(index, name, among: kinds, &texts, call) ?? CIO_FILE
+    }
+
+    /// The kind that an option names; nil for a file. Appends the file's path to `texts`, and nil otherwise.
+    static func destination<Kind>(
+        _ index: Int32, _ name: String, among kinds: [String: Kind], _ texts: inout CTexts, _ call: Call
+    ) throws(CallError) -> Kind? {
         guard call.type(at: index) == LUA_TSTRING else { throw option(name, "string", at: index, call) }
         let path = try call.argument(at: index, name)
         let text = String(decoding: path, as: UTF8.self)
-        let kinds = ["capture": CIO_CAPTURE, "inherit": CIO_INHERIT, "null": CIO_NULL]
         texts.append(kinds[text] == nil ? path : nil)
         if let kind = kinds[text] { return kind }
         if let near = Spelling.nearest(to: text, among: kinds.keys.sorted(), within: 2) {
             throw .argument(1, "\(name) = '\(text)': did you mean '\(near)'? For a file of that name write './\(text)'")
         }
-        if path.isEmpty { throw .argument(1, "\(name) must be 'capture', 'inherit', 'null' or a file's path, got ''") }
-        return CIO_FILE
+        if path.isEmpty {
+            let names = kinds.keys.sorted().map { "'\($0)'" }.joined(separator: ", ")
+            throw .argument(1, "\(name) must be \(names) or a file's path, got ''")
+        }
+        return nil
     }
 
     // MARK: functions
@@ -168,10 +200,16 @@ enum ProcessClass {
         guard let function = Function(number: member) else { throw .message("opscript bug: no method \(member)") }
         let process = try call.process(callingFor: function.rawValue)
         switch function {
-        case .wait: return try wait(for: process, call)
+        case .wait: return try wait(for: process.program, call)
         case .kill:
             let signal = try call.signal(at: 2)
-            do throws(Failure) { return .boolean(try process.send(signal: signal)) } catch { throw CallError(error) }
+            do throws(Failure) { return .boolean(try process.program.send(signal: signal)) } catch { throw CallError(error) }
+        case .read: return .read(try stdout(of: process, for: "read", call))
+        case .lines: return .lines(try stdout(of: process, for: "lines", call))
+        case .write: return try write(to: process, call)
+        case .closeInput:
+            try stdin(of: process, for: "closeInput").close()
+            return .nothing
         }
     }
 
@@ -180,12 +218,10 @@ enum ProcessClass {
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
         let deadline = try call.timeout(at: 2).map { ContinuousClock.Instant.after($0) }
         let state = call.state
-        process.wake(state.inbox)
-        defer { process.stopWaking(state.inbox) }
+        try process.wait(in: state, deadline: deadline) { !process.isRunning }
+        if process.isRunning { return .nil }
         // Cancelling an operation also ends the process that it has started, which then has a result.
         let isOwn = process.belongs(to: state.currentOperation)
-        _ = try state.wait(deadline: deadline, endsWhenCancelled: !isOwn) { !process.isRunning }
-        if process.isRunning { return .nil }
         process.markKnown()
         // `opscript.run`: the body of a cancelled operation ends without a failure, since the operation has ended its program.
         if isOwn, call.count >= 3, try call.boolean(at: 3), state.currentOperation?.isCancelled ?? false { throw .stop(.interrupted) }
@@ -198,15 +234,17 @@ enum ProcessClass {
     private static func get(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let process = call.processIfAny(at: 1) else { throw call.expected("Process", at: 1) }
         switch Property(number: member) {
-        case .pid: return .integer(process.number)
-        case .isRunning: return .boolean(process.isRunning)
+        case .pid: return .integer(process.program.number)
+        case .isRunning: return .boolean(process.program.isRunning)
         case .stdout: return try output(0, of: process, call)
         case .stderr: return try output(1, of: process, call)
         case nil: return .nil
         }
     }
 
-    private static func output(_ index: Int, of process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
+    private static func output(_ index: Int, of handle: ScriptProcess, _ call: Call) throws(CallError) -> Answer {
+        if let stream = handle.stream(index + 1) { return .object(stream, .stream) }
+        let process = handle.program
         guard let result = process.result, var item = unsafe process.output(index, of: result) else { return .nil }
         return try unsafe call.push { body in unsafe body(&item) }
     }
@@ -215,13 +253,13 @@ enum ProcessClass {
 
     private static func describe(_: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let process = call.processIfAny(at: 1) else { throw call.expected("Process", at: 1) }
-        return .string("Process '\(process.name)' (\(process.summary))")
+        return .string("Process '\(process.program.name)' (\(process.program.summary))")
     }
 }
 
 extension Call {
     /// The bytes of a string or the digits of an integer. Throws an error for a zero byte, because C reads the bytes as a C string.
-    fileprivate func argument(at index: Int32, _ what: @autoclosure () -> String, or more: String = "") throws(CallError) -> [UInt8] {
+    func argument(at index: Int32, _ what: @autoclosure () -> String, or more: String = "") throws(CallError) -> [UInt8] {
         if let number = integer(at: index), unsafe lua_isinteger(lua, index) != 0 { return Array("\(number)".utf8) }
         var count = 0
         guard let start = unsafe clua_string(lua, index, &count) else {
@@ -261,7 +299,7 @@ extension Call {
 
 /// Texts and lists of texts, as C reads them.
 @safe
-private struct CTexts {
+struct CTexts {
     private var bytes: [CChar] = []
     /// The start of each text in `bytes`. Nil stands for an absent text and for the end of a list.
     private var starts: [Int?] = []

@@ -1,3 +1,4 @@
+import CIO
 import CLua
 import OpEngine
 
@@ -52,7 +53,7 @@ enum ScriptModule {
             OperationClass.description, BlockOperationClass.description, InvocationOperationClass.description,
             GroupOperationClass.description,
             OperationQueueClass.description, ErrorClass.description, TimerClass.description, ProcessClass.description,
-            ObservationClass.description, ChannelClass.description, ObjectClass.description,
+            ObservationClass.description, ChannelClass.description, StreamClass.description, ObjectClass.description,
         ]
         let classCount = unsafe descriptions.count
         let classes = UnsafeMutablePointer<clua_class>.allocate(capacity: classCount)
@@ -93,7 +94,8 @@ enum ScriptModule {
                     guard let lua = unsafe lua else { return }
                     let written = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
                     unsafe LuaState.of(lua).core.output.write(written, to: stream)
-                }, script: ScriptedFunctions.description))
+                }, script: ScriptedFunctions.description,
+                streaming: clua_streaming(take: cio_stream_take, await: { unsafe LuaState.answer($0, $1, $2, StreamClass.resume) })))
         return unsafe UnsafePointer(host)
     }()
 

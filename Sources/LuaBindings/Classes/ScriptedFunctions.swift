@@ -1,12 +1,12 @@
 import CLua
 
-/// The functions of queues and of the module that are written in Lua: `map`, `forEach`, `reduce`, `lines`, `run` and `quote`.
+/// The functions of queues and of the module that are written in Lua: here `map`, `forEach`, `reduce` and `lines`.
 ///
 /// A state compiles them when a script calls the first of them (`CLua/Calls/scripted.c`, which lists the globals that they may use).
 enum ScriptedFunctions {
     /// Fields of the module.
     enum Function: String, Member {
-        case lines, run, quote
+        case lines, run, pipeline, quote
     }
 
     /// Methods of queues.
@@ -14,16 +14,20 @@ enum ScriptedFunctions {
         case map, forEach, reduce
     }
 
-    /// The description of these functions for C.
+    /// The description of these functions for C. Made once and never freed.
     static var description: clua_script {
         let functions = unsafe Function.table
         let methods = unsafe Method.table
+        let sources = UnsafeMutablePointer<UnsafePointer<CChar>?>.allocate(capacity: 2)
+        unsafe sources[0] = UnsafeRawPointer(source.utf8Start).assumingMemoryBound(to: CChar.self)
+        unsafe sources[1] = UnsafeRawPointer(programs.utf8Start).assumingMemoryBound(to: CChar.self)
         return unsafe clua_script(
-            source: UnsafeRawPointer(source.utf8Start).assumingMemoryBound(to: CChar.self), length: source.utf8CodeUnitCount,
-            functions: functions.start, function_count: functions.count, kind: ObjectKind.queue.rawValue, methods: methods.start,
+            sources: sources, source_count: 2, functions: functions.start, function_count: functions.count, kind: ObjectKind.queue.rawValue,
+            methods: methods.start,
             method_count: methods.count)
     }
 
+    /// The functions for queues and files.
     private static let source: StaticString = #"""
         -- Local, because the function that is sent must not take the globals along.
         local now, setmetatable = now, setmetatable
@@ -415,86 +419,7 @@ enum ScriptedFunctions {
           end, false, close)
         end
 
-        -- MARK: programs
-
-        -- `opscript.quote(text)`.
-        local function quote(text)
-          if type(text) ~= "string" then error("bad argument #1 to 'quote' (string expected, got " .. type(text) .. ")", 3) end
-          return "'" .. gsub(text, "'", "'\\''") .. "'"
-        end
-
-        -- What `run` raises. Local to no function, because errors travel with their metatable.
-        local ProgramError = { __name = "ProgramError", __tostring = function(problem) return problem.message end }
-
-        local longestText <const>, mostLines <const> = 1000, 5
-
-        -- The last lines of what a program has written to stderr.
-        local function ending(text)
-          text = gsub(sub(text, -longestText), "%s+$", "")
-          local start = #text + 1
-          for _ = 1, mostLines do
-            repeat start = start - 1 until start <= 1 or sub(text, start, start) == "\n"
-          end
-          return gsub(sub(text, start > 1 and start or 1), "^\n", "")
-        end
-
-        -- The set of the statuses that are no failures.
-        local function accepted(ok)
-          local statuses = type(ok) == "table" and ok or { ok == nil and 0 or ok }
-          local set = {}
-          for _, status in ipairs(statuses) do
-            if not tointeger(status) then error("bad argument #1 to 'run' (ok must be an exit status or an array of these)", 4) end
-            set[tointeger(status)] = true
-          end
-          return set
-        end
-
-        -- The words of a command in a message.
-        local function shown(command)
-          local words = {}
-          for i, word in ipairs(command) do
-            word = tostring(word)
-            words[i] = (word == "" or find(word, "[^%w_./:=@%%+,-]")) and quote(word) or word
-          end
-          local text = concat(words, " ")
-          return #text > 200 and sub(text, 1, 200) .. "…" or text
-        end
-
-        -- `opscript.run(command)`.
-        local function run(command)
-          local isShell = type(command) == "string"
-          if not isShell and type(command) ~= "table" then
-            error("bad argument #1 to 'run' (a command or a table of a program and its arguments expected, got " .. type(command) .. ")", 3)
-          end
-          local options, ok = command, nil
-          if not isShell then
-            options, ok = {}, command.ok
-            for key, value in pairs(command) do if key ~= "ok" then options[key] = value end end
-            if options.onExit ~= nil then error("bad argument #1 to 'run' (onExit is for opscript.process: run waits)", 3) end
-          end
-          local statuses = accepted(ok)
-          local isStarted, process = pcall(isShell and sh or process, options)
-          if not isStarted then error(process, 3) end
-          local hasEnded, result = pcall(process.wait, process, nil, true)
-          if hasEnded and result and statuses[result.status] then
-            local output = result.stdout
-            return output and sub(output, -1) == "\n" and sub(output, 1, -2) or output
-          end
-          local text = isShell and command or shown(command)
-          local problem = { command = text }
-          if not (hasEnded and result) then
-            if process.isRunning then process:kill() end
-            problem.stdout, problem.stderr = process.stdout, process.stderr
-            problem.message = result or text .. ": the wait for it has ended"
-          else
-            problem.status, problem.signal, problem.stdout, problem.stderr = result.status, result.signal, result.stdout, result.stderr
-            local cause = result.signal and "killed by SIG" .. result.signal or result.status and "exit status " .. result.status or "ended"
-            local words = result.stderr and (find(result.stderr, "%S") and ending(result.stderr) or "it wrote nothing to stderr")
-            problem.message = text .. ": " .. cause .. (words and ": " .. words or "")
-          end
-          error(setmetatable(problem, ProgramError), 0)
-        end
-
-        return { map = map, forEach = forEach, reduce = reduce, lines = lines, run = run, quote = quote }
+        local functions = ...
+        functions.map, functions.forEach, functions.reduce, functions.lines = map, forEach, reduce, lines
         """#
 }

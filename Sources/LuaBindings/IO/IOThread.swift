@@ -2,6 +2,10 @@ import CIO
 import OpEngine
 import OpPlatform
 
+#if canImport(Glibc)
+    import Glibc
+#endif
+
 /// The thread that fires timers and watches child processes, with one libuv loop for a whole runtime. So a busy Lua state never delays a timer
 /// or the end of a process. The first timer or process starts the thread.
 ///
@@ -45,6 +49,16 @@ final class IOThread: Sendable {
         let reason = unsafe String(cString: cio_error_text(error.error))
         let path = unsafe error.path.map { unsafe "'\(String(cString: $0))': " } ?? ""
         throw Failure(message: "cannot start '\(name)': \(path)\(reason)")
+    }
+
+    /// Makes a stream of a pipe's end, which it owns. Calls `ready` on this thread; see `cio_stream_new`. The caller must release the stream with
+    /// `cio_stream_release`. Nil if memory has run out, or the thread was stopped.
+    func stream(_ descriptor: Int32, writes: Bool, limit: Int, _ ready: @escaping @Sendable () -> Void) -> OpaquePointer? {
+        guard let loop = loop() else {
+            close(descriptor)
+            return nil
+        }
+        return unsafe cio_stream_new(loop.pointer, descriptor, writes, limit, IOCallback.make(ready))
     }
 
     /// The time in C's unit. Rounds up, so that only 0 and times in the past become 0.

@@ -12,6 +12,7 @@ enum StaticName {
     nonisolated(unsafe) static let observation = unsafe pointer("KeyValueObservation")
     // Safety: string literals live as long as the process.
     nonisolated(unsafe) static let channel = unsafe pointer("Channel")
+    nonisolated(unsafe) static let stream = unsafe pointer("Stream")
 
     // Safety: string literals live as long as the process.
     nonisolated(unsafe) static let groupOperation = unsafe pointer("GroupOperation")

@@ -10,10 +10,11 @@ import Synchronization
 
 /// A program that a script has started, together with its process group: everything that the program starts in turn.
 ///
-/// A running process can still cause events, so the runtime reports no wait as one that can never end.
+/// A running process can still cause events, so the runtime reports no wait as one that can never end. A process with pipes causes none by itself
+/// unless it calls back: it goes on when code reads or writes them, or waits for its end.
 @safe
-final class ChildProcess: EventSource, @unchecked Sendable {
-    // Safety: `@unchecked Sendable` because `start` writes `pointer`, `owner` and `activity` once, before any thread but the I/O thread has
+final class ChildProcess: @unchecked Sendable {
+    // Safety: `@unchecked Sendable` because `start` writes `pointer`, `owner`, `handle` and `activity` once, before any thread but the I/O thread has
     // this object. The I/O thread reads `pointer` and `activity`, which are written before it gets the object. All other fields are constant,
     // locked or atomic.
 
@@ -25,6 +26,11 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     let captureLimit: Int
     /// Whether the process calls a function of `state` when it has ended.
     private let callsBack: Bool
+    /// The state that gets the lines of stdout; nil if code reads it.
+    private let lineState: LuaState?
+    var hasLines: Bool { lineState != nil }
+    /// The object that scripts have, while they have it.
+    private(set) weak var handle: ScriptProcess?
     private let state: LuaState
     private let group: Runtime.Group?
     private let budget: RunBudget?
@@ -41,6 +47,9 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         var waiting: [Inbox] = []
         /// Whether code has got the result of the process, or has ended it.
         var isKnown = false
+        /// Whether the process keeps the engine from reporting that nothing can happen any more.
+        var holdsEngine = false
+        var hasEnded = false
         /// The failure, if it may be unread.
         var failure: FailedProgram?
     }
@@ -48,11 +57,14 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     /// The default of `captureLimit`.
     static let captureLimit = 64 << 20
 
-    init(name: String, timeout: Double?, captureLimit: Int, callsBack: Bool, in state: LuaState) {
+    /// - Parameter callsBack: whether the process has an `onExit`.
+    /// - Parameter hasLines: whether it has an `onLine`.
+    init(name: String, timeout: Double?, captureLimit: Int, callsBack: Bool, hasLines: Bool, in state: LuaState) {
         self.name = name
         self.timeout = timeout
         self.captureLimit = captureLimit
         self.callsBack = callsBack
+        lineState = hasLines ? state : nil
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
         budget = state.budget
@@ -61,18 +73,24 @@ final class ChildProcess: EventSource, @unchecked Sendable {
     deinit { if let pointer = unsafe pointer { unsafe cio_process_release(pointer) } }
 
     /// Starts the program. On the state's thread. If `operation` is cancelled, now or later, the process is ended.
-    func start(_ program: cio_program, for operation: LuaOperation?) throws(Failure) {
-        if callsBack { try state.expect(self, .process) }
+    func start(_ program: cio_program, for operation: LuaOperation?, as handle: ScriptProcess) throws(Failure) {
+        if callsBack { try state.expect(handle, .process) }
+        self.handle = handle
         state.core.expectWork()
-        state.core.engine.hold()
+        // Before the process starts, so that it cannot end first.
+        let hasPipes =
+            unsafe program.input_kind == CIO_INPUT_PIPE || program.outputs.0.kind == CIO_PIPE || program.outputs.1.kind == CIO_PIPE
+        if !hasPipes || callsBack || lineState != nil { holdEngine() } else { state.core.programsWithPipes.add(self) }
         if state.isRecorded { activity = Recorder.activityBegan(name, by: operation) }
         do throws(Failure) {
             try unsafe withUnsafeMutablePointer(to: &pointer) { pointer throws(Failure) in
-                try unsafe state.core.io.start(program, named: name, as: pointer) { self.hasEnded(operation) }
+                try unsafe state.core.io.start(program, named: name, as: pointer) { [keptHandle = callsBack || hasLines ? handle : nil] in
+                    self.hasEnded(operation, keptHandle)
+                }
             }
         } catch {
-            state.core.engine.release()
-            state.forget(self)
+            releaseEngine()
+            state.forget(handle)
             if let activity { Recorder.activityEnded(activity, error.message) }
             throw error
         }
@@ -81,26 +99,60 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         group?.add(self)
     }
 
+    /// Gives the handle our ends of the pipes. On the state's thread, when the program has started.
+    func openPipes(of handle: ScriptProcess) throws(Failure) {
+        guard let pointer = unsafe pointer else { return }
+        for (standard, name) in ["stdin", "stdout", "stderr"].enumerated() {
+            let descriptor = unsafe cio_process_pipe(pointer, Int32(standard))
+            if descriptor < 0 { continue }
+            let lines = standard == 1 ? lineState : nil
+            guard let stream = ProgramStream(descriptor, name, writes: standard == 0, of: self, linesTo: lines, state.core.io) else {
+                throw Failure(message: "not enough memory for the pipes to '\(self.name)'")
+            }
+            handle.add(stream, for: standard)
+        }
+    }
+
+    /// Keeps the engine from reporting that nothing can happen any more, until the process has ended. Returns false if it has ended, or does so
+    /// already.
+    @discardableResult
+    func holdEngine() -> Bool {
+        mutable.withLock { mutable in
+            if mutable.holdsEngine || mutable.hasEnded { return false }
+            mutable.holdsEngine = true
+            state.core.engine.hold()
+            return true
+        }
+    }
+
+    private func releaseEngine() {
+        let holds = mutable.withLock { mutable in
+            mutable.hasEnded = true
+            return exchange(&mutable.holdsEngine, with: false)
+        }
+        if holds { state.core.engine.release() }
+    }
+
     /// Handles the end of the process. On the I/O thread.
-    private func hasEnded(_ operation: LuaOperation?) {
+    private func hasEnded(_ operation: LuaOperation?, _ keptHandle: ScriptProcess?) {
         if let summary = failureSummary {
             operation?.noteFailedProgram("'\(name)' \(summary)")
             recordFailure(summary)
         }
-        // The callback is posted before other threads learn of the end, so that it has run when a wait returns.
-        if callsBack { state.post { self.callBack() } }
+        // The callbacks are posted before other threads learn of the end, so that they have run when a wait returns.
+        if let keptHandle { state.post { self.callBack(keptHandle) } }
         ended.store(true, ordering: .releasing)
         if let activity { Recorder.activityEnded(activity, summary) }
         state.core.usage.returnProcess()
         operation?.disown(self)
         group?.remove(self)
         for inbox in mutable.withLock({ $0.waiting }) { inbox.wake() }
-        state.core.engine.release()
+        releaseEngine()
     }
 
     /// Records a failure that is reported at the end, unless code knows how the process ended, or learns it.
     private func recordFailure(_ summary: String) {
-        guard !callsBack, let pointer = unsafe pointer else { return }
+        guard !callsBack, let pointer = unsafe pointer, !wasLeft else { return }
         let failure = mutable.withLock { mutable in
             if !mutable.isKnown {
                 let lastLine = unsafe Self.lastLine(of: output(1, of: cio_process_result(pointer)))
@@ -109,6 +161,12 @@ final class ChildProcess: EventSource, @unchecked Sendable {
             return mutable.failure
         }
         if let failure { state.core.record(failure) }
+    }
+
+    /// Whether SIGPIPE has ended the process because scripts have closed, or dropped, a pipe that it wrote to.
+    private var wasLeft: Bool {
+        guard let pointer = unsafe pointer, unsafe cio_process_result(pointer).signal_number == SIGPIPE else { return false }
+        return handle?.outputs.contains(where: \.isClosed) ?? true
     }
 
     /// `: ` and the last line of an output that is not empty.
@@ -127,17 +185,23 @@ final class ChildProcess: EventSource, @unchecked Sendable {
         }
     }
 
-    private func callBack() {
+    var isKnown: Bool { mutable.withLock(\.isKnown) }
+
+    private func callBack(_ handle: ScriptProcess) {
         // The job may run before the I/O thread stores the flag.
         ended.store(true, ordering: .releasing)
+        if hasLines { handle.stream(1)?.deliverLines(areLast: true) }
+        guard callsBack else { return }
         unsafe withResult { result in
-            unsafe state.runCallback(of: self, for: group, argument: result, by: budget, named: "the onExit of '\(name)'")
+            unsafe state.runCallback(of: handle, for: group, argument: result, by: budget, named: "the onExit of '\(name)'")
         }
-        state.forget(self)
+        state.forget(handle)
     }
 
-    /// Does nothing: the process keeps running without a callback.
-    func abandon() {}
+    /// Calls the function in the handle of a stream, which keeps it. On the state's thread.
+    func runCallback(of stream: ProgramStream, argument: UnsafePointer<clua_item>, named callback: String) {
+        unsafe state.runCallback(of: stream, for: group, keeping: true, argument: argument, by: budget, named: callback)
+    }
 
     var isRunning: Bool { !ended.load(ordering: .acquiring) }
 

@@ -384,11 +384,14 @@ public final class Runtime: Sendable {
     }
 
     /// Runs the remaining operations, callbacks and main-queue operations until nothing can happen any more, or until the wait ends early. See
-    /// `Ending.wasInterrupted`.
+    /// `Ending.wasInterrupted`. Closes the pipes of programs that still run then, because no script will read or write them, and waits for the
+    /// programs.
     public func finish() throws(LuaError) -> Ending {
         try inside { state in
             var wasInterrupted = false
-            do throws(CallError) { _ = try state.wait(deadline: nil, until: { false }) } catch { wasInterrupted = true }
+            do throws(CallError) {
+                repeat { _ = try state.wait(deadline: nil, until: { false }) } while core.leavePrograms()
+            } catch { wasInterrupted = true }
             // A group that was never added is not awaited, and neither are its members.
             let inQueues = wasInterrupted ? [] : engine.unfinishedOperations().filter { !$0.isInGroupInNoQueue }
             let stuck = wasInterrupted ? [] : inQueues + core.operationsStartedByHand

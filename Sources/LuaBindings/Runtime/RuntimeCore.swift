@@ -36,6 +36,8 @@ final class RuntimeCore: @unchecked Sendable {
     /// Timers and child processes.
     let io = IOThread()
     let channels = WeakList()
+    /// The programs with pipes that hold the engine only while code waits for them.
+    let programsWithPipes = WeakList()
     let clusters: ClusterConnections
     /// The calls into the main state that tasks await.
     let awaitedCalls = AwaitedCalls()

@@ -284,7 +284,7 @@ extension Parcel {
         let kind =
             switch unsafe ObjectKind(rawValue: reference.kind) {
             case .timer: "a timer"
-            case .process: "a program that runs"
+            case .process, .stream: "a program that runs"
             case .observation: "an observation"
             case .object: "an object of the host"
             case .channel: "a channel"

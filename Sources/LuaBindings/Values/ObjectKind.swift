@@ -11,6 +11,7 @@ enum ObjectKind: Int32 {
     case object = 7
     case observation = 8
     case channel = 9
+    case stream = 10
 }
 
 extension clua_reference {

@@ -51,7 +51,7 @@ import CLua
                 classes: nil, class_count: 0, functions: functions, function_count: names.count,
                 call: { unsafe ObjectHost.call($0!, $1, $2!) }, exit: nil, sent: { _, _ in }, deferral: clua_deferral(), class_kind: 0,
                 new_operation: nil, assign_class_field: nil, class_contents: nil, collected: nil,
-                registering: clua_registering(), write: nil, script: clua_script()))
+                registering: clua_registering(), write: nil, script: clua_script(), streaming: clua_streaming()))
         return unsafe UnsafePointer(host)
     }()
 }

@@ -13,7 +13,7 @@ import Glibc
             to: clua_host(
                 classes: nil, class_count: 0, functions: nil, function_count: 0, call: { _, _, _ in }, exit: nil, sent: { _, _ in },
                 deferral: clua_deferral(), class_kind: 0, new_operation: nil, assign_class_field: nil, class_contents: nil,
-                collected: nil, registering: clua_registering(), write: nil, script: clua_script()))
+                collected: nil, registering: clua_registering(), write: nil, script: clua_script(), streaming: clua_streaming()))
         return unsafe UnsafePointer(host)
     }()
 

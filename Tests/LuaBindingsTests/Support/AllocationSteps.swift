@@ -2,7 +2,9 @@
 /// operation; `q`, a new queue; `n`, a number; `helper`, a function; `echo`, a function of the host that returns its arguments;
 /// `describe`, one with typed parameters; and `Counter`, a class of the host.
 enum AllocationSteps {
-    static let all = [
+    static let all = others.merging(programs) { first, _ in first }
+
+    private static let others = [
         "an operation": "return Operation.new(function(op, a) return a end, 1, { 2 })",
         "an operation with options": """
         return Operation.new {
@@ -256,15 +258,6 @@ enum AllocationSteps {
         shape:waitUntilFinished()
         if shape.error then error(shape.error.message, 0) end
         return shape.results, tostring(shape), tostring(Shape), shape:why()
-        """,
-        "a program": """
-        local program = opscript.process { 'cat', input = 'text', env = { KEY = 'value' }, cwd = '/', timeout = 100, captureLimit = 1000 }
-        local result = program:wait()
-        assert(result.status == 0 and result.stdout == 'text')
-        local shown = opscript.run { 'echo', 'text', timeout = 100 } .. opscript.quote "it's"
-        local _, problem = pcall(opscript.run, { 'false' })
-        shown = shown .. tostring(problem)
-        return tostring(program), program.pid, program.isRunning, program.stdout, pcall(opscript.process, { '/no/such/program' })
         """,
         "finalizers": """
         for i = 1, 50 do Operation.new() end

@@ -1,0 +1,209 @@
+import CIO
+import CLua
+import OpEngine
+import OpPlatform
+
+#if canImport(Glibc)
+    import Glibc
+#endif
+
+/// Our end of a pipe to a program: of its stdin, stdout or stderr.
+///
+/// A state reads and writes on its own thread, and never blocks there. If the pipe is empty, or full, the state waits as for the end of a
+/// program, and the I/O thread wakes it.
+// Safety: `@unchecked Sendable` because C locks what `pointer` points to, `owner` is written once, before other threads have this object, only
+// the thread of `lineState` uses `isDelivering`, and all other fields are constant or locked.
+@safe
+final class ProgramStream: EventSource, @unchecked Sendable {
+    /// Such as `stdout of 'sort'`.
+    let name: String
+    let program: ChildProcess
+    let pointer: OpaquePointer
+    /// The handle of the program, with the program's other streams.
+    weak var owner: ScriptProcess?
+    private let signal: StreamSignal
+    private let mutable = Guarded(Mutable())
+    /// The state that calls the function in this object's handle with each line; nil if code reads the stream.
+    private let lineState: LuaState?
+    private var isDelivering = false
+
+    private struct Mutable {
+        /// The operation that has read last.
+        weak var reader: Operation?
+        /// The name of the program that reads the pipe in place of scripts.
+        var receiver: String?
+    }
+
+    /// The lines that a state takes in one go, before it runs other callbacks.
+    private static let mostLines = 1000
+
+    /// Takes ownership of the descriptor. Nil if memory has run out.
+    init?(_ descriptor: Int32, _ name: String, writes: Bool, of program: ChildProcess, linesTo lineState: LuaState?, _ io: IOThread) {
+        signal = StreamSignal()
+        guard let pointer = unsafe io.stream(descriptor, writes: writes, limit: program.captureLimit, { [signal] in signal.announce() })
+        else { return nil }
+        unsafe self.pointer = pointer
+        self.name = "\(name) of '\(program.name)'"
+        self.program = program
+        self.lineState = lineState
+        if lineState == nil { return }
+        signal.listen { [weak self] in
+            guard let self else { return }
+            self.lineState?.post { self.deliverLines() }
+        }
+    }
+
+    deinit { unsafe cio_stream_release(pointer) }
+
+    /// Closes the pipe: a program that writes to it gets SIGPIPE, and one that reads it sees the end. Ends all waits for it. From any thread.
+    func close() { unsafe cio_stream_close(pointer) }
+
+    var isClosed: Bool { unsafe cio_stream_is_closed(pointer) }
+
+    func abandon() { close() }
+
+    // MARK: waiting
+
+    /// Makes events of the stream wake `inbox`, until `stopWaking` has been called as often as `wake`.
+    func wake(_ inbox: Inbox) { signal.wake(inbox) }
+
+    func stopWaking(_ inbox: Inbox) { signal.stopWaking(inbox) }
+
+    /// Counts the events of the stream.
+    var eventCount: Int { signal.count }
+
+    /// Waits until the stream has had an event since there were `count`. Callbacks run meanwhile.
+    ///
+    /// - Throws: an error that ends the waiting body, if its operation was cancelled.
+    func awaitEvent(after count: Int, in state: LuaState) throws(CallError) {
+        guard unsafe cio_stream_watch(pointer) else {
+            if isClosed { return }
+            throw .message("the runtime is being closed: \(name) cannot be used any more")
+        }
+        let operation = state.currentOperation
+        let isOwn = program.belongs(to: operation)
+        try program.wait(in: state, besides: self) { [signal, program] in
+            // A process that has left the program's group may still hold the pipe.
+            signal.count != count || isOwn && !program.isRunning && operation?.isCancelled ?? false
+        }
+        if signal.count == count, operation?.isCancelled ?? false { throw .stop(.interrupted) }
+    }
+
+    // MARK: reading
+
+    /// Notes that `operation` reads the stream. While it executes, waits of others keep nothing of the stream.
+    func isRead(by operation: Operation?) { mutable.withLock { $0.reader = operation } }
+
+    /// Whether an operation besides `operation` reads the stream.
+    func isRead(besides operation: Operation?) -> Bool {
+        guard let reader = mutable.withLock({ $0.reader }) else { return false }
+        return reader !== operation && !reader.isFinished
+    }
+
+    /// Keeps what the program has written, so that the program can go on, until a script reads it. Returns false if that would be more than the
+    /// program's `captureLimit`.
+    func keep() -> Bool {
+        let outcome = unsafe cio_stream_keep(pointer)
+        if outcome == CIO_TAKE_LATER { _ = unsafe cio_stream_watch(pointer) }
+        return outcome != CIO_TAKE_LIMIT
+    }
+
+    /// Waits after a `cio_stream_take`, or throws the error that its outcome stands for.
+    func resume(after outcome: Int32, in state: LuaState) throws(CallError) {
+        switch cio_take(UInt32(outcome)) {
+        case CIO_TAKE_LATER:
+            isRead(by: state.currentOperation)
+            try awaitEvent(after: eventCount, in: state)
+        case CIO_TAKE_LIMIT:
+            throw .message(
+                "\(name): more than \(program.captureLimit) bytes at once: read less with read(n), or set captureLimit")
+        case CIO_TAKE_CLOSED:
+            throw .message("\(name) \(mutable.withLock(\.receiver).map { "goes to '\($0)': read that program" } ?? "is closed")")
+        case CIO_TAKE_MEMORY: throw .noMemory
+        default: throw .message("opscript bug: outcome \(outcome) of a read")
+        }
+    }
+
+    /// Makes the first line call the function in the handle.
+    func beginLines() { _ = unsafe cio_stream_watch(pointer) }
+
+    /// Reads the lines that have arrived, and calls the function in the handle with each. On the state's thread.
+    ///
+    /// - Parameter areLast: whether the program has ended. Otherwise other callbacks run after some lines.
+    func deliverLines(areLast: Bool = false) {
+        guard let lineState, !isDelivering else { return }
+        isDelivering = true
+        defer { isDelivering = false }
+        var bytes = [CChar](repeating: 0, count: 1 << 10)
+        var lineCount = 0
+        while areLast || lineCount < Self.mostLines {
+            var count = 0
+            let outcome = unsafe bytes.withUnsafeMutableBufferPointer { bytes in
+                unsafe cio_take(
+                    UInt32(
+                        cio_stream_take(
+                            UnsafeMutableRawPointer(pointer), Int32(CIO_LINE.rawValue), 0, bytes.baseAddress, bytes.count, &count)))
+            }
+            switch outcome {
+            case CIO_TAKEN:
+                lineCount += 1
+                call(with: bytes.prefix(count), in: lineState)
+            case CIO_TAKE_ROOM: bytes = [CChar](repeating: 0, count: count)
+            case CIO_TAKE_LATER:
+                if unsafe cio_stream_watch(pointer) { return }
+                return lineState.forget(self)
+            case CIO_TAKE_LIMIT, CIO_TAKE_MEMORY:
+                lineState.core.reportCallbackError("\(name) has a line of more than \(program.captureLimit) bytes (captureLimit)")
+                program.end()
+                close()
+            default: return lineState.forget(self)
+            }
+        }
+        lineState.post { self.deliverLines() }
+    }
+
+    private func call(with line: ArraySlice<CChar>, in state: LuaState) {
+        unsafe line.withUnsafeBufferPointer { line in
+            var item = unsafe clua_item()
+            unsafe item.type = LUA_TSTRING
+            unsafe item.bytes = line.baseAddress
+            unsafe item.count = line.count
+            unsafe program.runCallback(of: self, argument: &item, named: "the onLine of '\(program.name)'")
+        }
+    }
+
+    // MARK: writing, and other programs
+
+    /// Writes bytes, and waits while the pipe is full.
+    func write(_ bytes: UnsafeBufferPointer<CChar>, in state: LuaState) throws(CallError) {
+        var written = 0
+        while true {
+            let count = eventCount
+            var part = 0
+            let error = unsafe cio_stream_write(pointer, bytes.baseAddress.map { unsafe $0 + written }, bytes.count - written, &part)
+            written += part
+            switch error {
+            case 0: return
+            case EAGAIN: try awaitEvent(after: count, in: state)
+            case EBADF: throw .message("\(name) is closed")
+            case EPIPE: throw .message("cannot write to \(name): the program does not read it any more")
+            default: throw .message("cannot write to \(name): \(unsafe String(cString: cio_error_text(error)))")
+            }
+        }
+    }
+
+    /// Calls `body` with a descriptor of the pipe, which another program is to read as its stdin. If that succeeds, the pipe belongs to that program.
+    func lend(to name: String, _ body: (Int32) throws(Failure) -> Void) throws(Failure) {
+        let descriptor = unsafe cio_stream_lend(pointer)
+        guard descriptor >= 0 else {
+            throw Failure(message: "\(self.name) cannot go to '\(name)': it \(isClosed ? "is closed" : "was read from")")
+        }
+        do throws(Failure) { try body(descriptor) } catch {
+            cio_stream_take_back(descriptor)
+            throw error
+        }
+        Glibc.close(descriptor)
+        mutable.withLock { $0.receiver = name }
+        close()
+    }
+}
