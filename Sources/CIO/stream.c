@@ -25,10 +25,11 @@ struct cio_stream {
 
     pthread_mutex_t lock;
     // The fields below are guarded.
-    int descriptor;  // the loop closes it, because it may poll it
+    int descriptor;  // the loop closes it, because it may poll it; then -1
     bool is_watched;
     bool is_closed;  // no thread reads or writes any more
     bool has_ended;  // the program and its children have closed the pipe
+    bool is_leaving;  // the loop closes the descriptor soon
     char *bytes;     // owned; those from `first` to `last` have not been taken
     size_t first, last, capacity;
     size_t searched;  // up to here, no newline follows `first`
@@ -162,17 +163,23 @@ bool cio_stream_watch(cio_stream *stream) {
     return false;
 }
 
+// Closes the descriptor soon. The lock is held.
+static void leave_soon(cio_stream *stream) {
+    if (stream->is_leaving) return;
+    stream->is_leaving = true;
+    atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);
+    // The caller has a reference, too.
+    if (!loop_post(stream->loop, &stream->leave)) atomic_fetch_sub_explicit(&stream->references, 1, memory_order_relaxed);
+}
+
 void cio_stream_close(cio_stream *stream) {
     pthread_mutex_lock(&stream->lock);
-    bool was_closed = stream->is_closed;
     stream->is_closed = true;
     free(stream->bytes);
     stream->bytes = NULL;
     stream->first = stream->last = stream->capacity = stream->searched = 0;
+    leave_soon(stream);
     pthread_mutex_unlock(&stream->lock);
-    if (was_closed) return;
-    atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);
-    if (!loop_post(stream->loop, &stream->leave)) release(stream);
 }
 
 bool cio_stream_is_closed(cio_stream *stream) {
@@ -227,9 +234,15 @@ static bool make_room(cio_stream *stream) {
     return true;
 }
 
+static void has_ended(cio_stream *stream) {
+    stream->has_ended = true;
+    leave_soon(stream);
+}
+
 // Reads what the pipe has, once. Returns CIO_TAKEN if there are new bytes, or that there are no more.
 static cio_take fill(cio_stream *stream) {
     if (stream->is_closed) return CIO_TAKE_CLOSED;
+    if (stream->has_ended) return CIO_TAKE_END;
     if (count_of(stream) > stream->limit) return CIO_TAKE_LIMIT;
     if (!make_room(stream)) return CIO_TAKE_MEMORY;
     ssize_t count;
@@ -240,7 +253,7 @@ static cio_take fill(cio_stream *stream) {
     if (count > 0)
         stream->last += (size_t)count;
     else
-        stream->has_ended = true;
+        has_ended(stream);
     return CIO_TAKEN;
 }
 
@@ -362,7 +375,7 @@ int cio_stream_take(void *object, int format, size_t wanted, char *bytes, size_t
 cio_take cio_stream_keep(cio_stream *stream) {
     pthread_mutex_lock(&stream->lock);
     cio_take outcome = stream->is_watched ? CIO_TAKE_LATER : CIO_TAKEN;
-    while (outcome == CIO_TAKEN) outcome = stream->has_ended ? CIO_TAKE_END : fill(stream);
+    while (outcome == CIO_TAKEN) outcome = fill(stream);
     pthread_mutex_unlock(&stream->lock);
     return outcome;
 }
