@@ -81,8 +81,10 @@ extension ScriptedFunctions {
 
         -- The error of a program. `problem` is why the wait has failed, if it has.
         local function failure(text, process, result, problem)
-          local output = result or process
-          local failure = { command = text, stdout = type(output.stdout) == "string" and output.stdout or nil, stderr = output.stderr }
+          -- Each look at a process makes another copy of its output.
+          local stdout, stderr = (result or process).stdout, (result or process).stderr
+          if type(stdout) ~= "string" then stdout = nil end
+          local failure = { command = text, stdout = stdout, stderr = stderr }
           if not result then
             failure.message = problem
           else
