@@ -278,7 +278,7 @@ import Testing
         queue.addOperation(goOn)
         allHaveBegun.wait()
         while !goOn.isExecuting {}
-        #expect(groups.allSatisfy(\.isExecuting))
+        #expect(groups.allSatisfy { $0.isExecuting })
         // The monitor may take a worker that waits for a lock of the runtime for blocked, and replaces it.
         #expect(engine.threadCount <= 8)
         goOn.finish()
