@@ -258,7 +258,8 @@ import Testing
             begun:receive()
             begun:receive()
             """)
-        #expect(runtime.close(deadline: .seconds(30)) == [])
+        let left = runtime.close(deadline: .seconds(30))
+        #expect(left == [])
     }
 
     @Test("A write to a program that does not read any more is an error of that call")
@@ -342,7 +343,6 @@ import Testing
                 "onLine gets the lines of stdout: leave stdout out, or set it to 'pipe'"
             ),
             ("process { 'cat', onExit = print, stdout = 'pipe' }", "needs onLine"),
-            ("process { 'cat', stdout = 'stdout' }", ""),
             ("process({ 'true', stdout = 'pipe' }):read 'x'", "bad argument #1 to 'read' (invalid format)"),
             ("process({ 'true', stdout = 'pipe' }):read(-1)", "a number of bytes is at least 0"),
             ("process({ 'true', stdout = 'pipe' }):lines 'x'", "bad argument #1 to 'lines' (invalid format)"),

@@ -1,7 +1,4 @@
 -- Output of programs: much of it in little memory, and with labels.
-local command = 0
-while arg[command - 1] do command = command - 1 end
-
 local parts = {}
 
 -- Three programs write pieces of lines at the same time.
@@ -33,7 +30,7 @@ end
 
 if arg[1] then return parts[arg[1]]() end
 
-local function own(part) return opscript.run { arg[command], arg[0], part } end
+local function own(part) return opscript.run { "/proc/self/exe", arg[0], part } end
 
 local counts, others = {}, 0
 for line in own("labels"):gmatch "[^\n]*" do
