@@ -1,4 +1,4 @@
--- Output of programs: much of it in little memory, and with labels.
+-- Output of programs: much of it in little memory, with labels, and to the end.
 local parts = {}
 
 -- Three programs write pieces of lines at the same time.
@@ -28,6 +28,19 @@ function parts.memory()
   print(size, count, grown < 32 * 1024 or grown)
 end
 
+-- A pipe that has been read to its end needs no descriptor, although the script has the program.
+function parts.descriptors()
+  local function count() return tonumber(opscript.run "ls /proc/$PPID/fd | wc -l") end
+  local before, programs = count(), {}
+  for i = 1, 200 do
+    programs[i] = opscript.process { "echo", i, stdout = "pipe", stderr = "null" }
+    assert(programs[i]:read "a" == i .. "\n")
+    programs[i]:wait()
+  end
+  local more = count() - before
+  print(#programs, more < 20 or more)
+end
+
 if arg[1] then return parts[arg[1]]() end
 
 local function own(part) return opscript.run { "/proc/self/exe", arg[0], part } end
@@ -45,3 +58,4 @@ for line in own("labels"):gmatch "[^\n]*" do
 end
 print(counts.one, counts.two, counts.three, counts.text, counts.long)
 print(own "memory")
+print(own "descriptors")
