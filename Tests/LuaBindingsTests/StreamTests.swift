@@ -169,6 +169,26 @@ import Testing
             """)
     }
 
+    @Test("When the operation that reads a program has finished, a wait of another one notices that no code reads it")
+    func readersFinish() throws {
+        try run(
+            """
+            local p = opscript.process { "yes", stdout = "pipe", captureLimit = 100000 }
+            local begun, go = opscript.channel { capacity = 1 }, opscript.channel { capacity = 1 }
+            local reading = queue:addOperation(function()
+              local line = p:read()
+              begun:send(true)
+              go:receive()
+              return line
+            end)
+            begun:receive()
+            -- Runs while the main state waits for the program.
+            OperationQueue.main:addOperation(function() go:send(true) end)
+            local ok, message = pcall(p.wait, p)
+            assert(not ok and message:find("that no code has read", 1, true) and reading.result == "y", message)
+            """)
+    }
+
     @Test(
         "A read that waits is ended by a cancel of the operation, its timeout and its interrupt; callbacks run in the main state meanwhile")
     func waitsEnd() throws {
@@ -311,6 +331,9 @@ import Testing
             end, onExit = function(result) ended = result.status end }
             assert(p:wait().status == 0)
             assert(#lines == 5000 and lines[5000] == "5000" and ended == 0, #lines)
+            local count = 0
+            opscript.process({ "seq", 200000, captureLimit = 1000, onLine = function() count = count + 1 end }):wait()
+            assert(count == 200000)
             local op = queue:addOperation(function(op)
               local count = 0
               opscript.sh { "printf 'a\\nb\\nc'", onLine = function(line) count = count + 1 op.last = line end }:wait()

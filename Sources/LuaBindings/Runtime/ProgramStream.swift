@@ -91,13 +91,13 @@ final class ProgramStream: EventSource, @unchecked Sendable {
 
     // MARK: reading
 
-    /// Notes that `operation` reads the stream. While it executes, waits of others keep nothing of the stream.
+    /// Notes that `operation` reads the stream. Until it has finished, the program may write more than waits of others keep.
     func isRead(by operation: Operation?) { mutable.withLock { $0.reader = operation } }
 
-    /// Whether an operation besides `operation` reads the stream.
-    func isRead(besides operation: Operation?) -> Bool {
-        guard let reader = mutable.withLock({ $0.reader }) else { return false }
-        return reader !== operation && !reader.isFinished
+    /// An operation besides `operation` that reads the stream and has not finished.
+    func reader(besides operation: Operation?) -> Operation? {
+        guard let reader = mutable.withLock({ $0.reader }), reader !== operation, !reader.isFinished else { return nil }
+        return reader
     }
 
     /// Keeps what the program has written, so that the program can go on, until a script reads it. Returns false if that would be more than the
@@ -123,6 +123,9 @@ final class ProgramStream: EventSource, @unchecked Sendable {
         default: throw .message("opscript bug: outcome \(outcome) of a read")
         }
     }
+
+    /// Whether lines still call the function in the handle while code of `state` waits. They do not while that function itself waits.
+    func delivers(whileWaitingIn state: LuaState) -> Bool { lineState.map { $0 !== state || !isDelivering } ?? false }
 
     /// Makes the first line call the function in the handle.
     func beginLines() { _ = unsafe cio_stream_watch(pointer) }

@@ -31,32 +31,39 @@ final class ScriptProcess: EventSource {
 }
 
 extension ChildProcess {
-    /// Runs callbacks until `isDone`, as `LuaState.wait` does. Keeps meanwhile what the program writes to pipes that no other operation reads,
-    /// except to `own`: otherwise the program would wait, too, once a pipe is full.
+    /// Runs callbacks until `isDone`, as `LuaState.wait` does. Keeps meanwhile what the program writes to pipes, except to `own`: otherwise the
+    /// program would wait, too, once a pipe is full.
     ///
-    /// - Throws: also an error if the program writes more than its `captureLimit` to such a pipe.
+    /// - Throws: also an error if the program writes more than its `captureLimit` to a pipe that no other operation reads.
     func wait(
         in state: LuaState, deadline: ContinuousClock.Instant? = nil, besides own: ProgramStream? = nil, until isDone: () -> Bool
     ) throws(CallError) {
         let operation = state.currentOperation
-        let kept = handle?.outputs.filter { $0 !== own && !$0.isRead(besides: operation) } ?? []
+        let others = handle?.outputs.filter { $0 !== own } ?? []
         let inbox = state.inbox
+        let readers = StreamReaders()
         wake(inbox)
-        for stream in kept { stream.wake(inbox) }
+        for stream in others { stream.wake(inbox) }
         own?.wake(inbox)
         state.core.engine.hold()
         defer {
             state.core.engine.release()
             own?.stopWaking(inbox)
-            for stream in kept { stream.stopWaking(inbox) }
+            for stream in others { stream.stopWaking(inbox) }
             stopWaking(inbox)
+            readers.forget()
         }
         var full: ProgramStream?
         // Cancelling an operation also ends the program that it has started.
         _ = try state.wait(deadline: deadline, endsWhenCancelled: !belongs(to: operation)) {
             if isDone() { return true }
-            full = kept.first { stream in
-                if stream.keep() { return false }
+            full = others.first { stream in
+                if stream.keep() || stream.delivers(whileWaitingIn: state) { return false }
+                // The program waits for the operation that reads.
+                if let reader = stream.reader(besides: operation) {
+                    readers.add(reader, waking: inbox)
+                    return false
+                }
                 // The program has got a signal, so the script expects it to end.
                 if isKnown { stream.close() }
                 return !isKnown
@@ -68,6 +75,20 @@ extension ChildProcess {
         throw .message(
             "\(full.name): the program wrote more than \(captureLimit) bytes that no code has read, and was ended: read them first")
     }
+}
+
+/// The operations that read streams, while another one waits for the program. Used on the thread of the waiting state.
+private final class StreamReaders {
+    private var all: [Operation] = []
+
+    /// Makes the end of `operation` wake `inbox`.
+    func add(_ operation: Operation, waking inbox: Inbox) {
+        if all.contains(where: { $0 === operation }) { return }
+        all.append(operation)
+        operation.whenFinished(for: self) { inbox.wake() }
+    }
+
+    func forget() { for operation in all { operation.forgetFinishHandlers(of: self) } }
 }
 
 extension RuntimeCore {
