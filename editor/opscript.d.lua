@@ -541,6 +541,7 @@ function Channel:close() end
 ---@field label? boolean|string before each line of inherited output; true for the operation's name
 ---@field timeout? number seconds
 ---@field captureLimit? integer the bytes that each captured output may have; 64 MB by default
+---@field slots? integer the places that the program has among the running operations: 1 by default, 0 for a program that mostly waits
 ---@field onExit? fun(result: opscript.ProcessResult)
 ---@field onLine? fun(line: string) gets each line of stdout
 

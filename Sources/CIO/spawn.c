@@ -8,9 +8,12 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
+
+enum { WATCH_ATTEMPTS = 200 };
 
 void close_descriptor(int *descriptor) {
     if (*descriptor >= 0) close(*descriptor);
@@ -43,6 +46,11 @@ typedef struct opened {
     int standard[3];  // -1 for the parent's own
     int directory;
 } opened;
+
+static void close_opened(opened *opened) {
+    for (int i = 0; i < 3; i++) close_descriptor(&opened->standard[i]);
+    close_descriptor(&opened->directory);
+}
 
 static bool open_input(const cio_program *program, child *child, int *descriptor, cio_start_error *error) {
     switch (program->input_kind) {
@@ -134,9 +142,15 @@ int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes) {
 }
 
 int watch_child(pid_t pid, int *pidfd) {
-    *pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (*pidfd >= 0) return 0;
-    int error = errno;
+    int error = 0;
+    // The child runs already, so that this is no moment to give up: other threads may return the descriptors that they have just taken.
+    for (int i = 0; i < WATCH_ATTEMPTS; i++) {
+        *pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        if (*pidfd >= 0) return 0;
+        error = errno;
+        if (error != EMFILE && error != ENFILE) break;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
     kill(-pid, SIGKILL);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
     return error;
@@ -175,6 +189,8 @@ static int start(const cio_program *program, child *child, opened *opened, cio_s
     if (environment == NULL) return ENOMEM;
     int failure = spawn_with(program, environment, opened, &child->pid);
     free(environment);
+    // The descriptors of the child make room for the one that watches it.
+    close_opened(opened);
     return failure != 0 ? failure : watch_child(child->pid, &child->exit);
 }
 
@@ -195,8 +211,7 @@ bool spawn(const cio_program *program, child *child, cio_start_error *error) {
     for (int i = 0; i < 3; i++) child->pipes[i] = -1;
     error->path = NULL;
     error->error = start(program, child, &opened, error);
-    for (int i = 0; i < 3; i++) close_descriptor(&opened.standard[i]);
-    close_descriptor(&opened.directory);
+    close_opened(&opened);
     if (error->error == 0) return true;
     close_child(child);
     return false;

@@ -54,6 +54,7 @@ import Synchronization
     private let phase = Atomic<UInt8>(0)
     let eventObservers = EventObservers()
     let describesWait = Guarded<(@Sendable (Operation) -> String?)?>(nil)
+    let describesPlaces = Guarded<(@Sendable () -> String?)?>(nil)
 
     private let mainCore = Guarded<OperationQueue.Core?>(nil)
     /// The ends of the list of queues that have operations. Guarded by `Registry.lock`.
@@ -245,6 +246,12 @@ import Synchronization
     /// Sets the function that describes the wait of an executing operation's body, such as `to receive from channel 'lines'`. The module
     /// above knows these waits.
     package func describeWaits(_ describe: @escaping @Sendable (Operation) -> String?) { describesWait.withLock { $0 = describe } }
+
+    /// Sets the function that describes a wait for a place, such as `for a place: 'make' has the only one`. Nil if no program has places.
+    package func describePlaces(_ describe: @escaping @Sendable () -> String?) { describesPlaces.withLock { $0 = describe } }
+
+    /// The reason why no thread takes an operation that is ready, if programs have all places.
+    var purposeOfWaitForPlace: String? { isEveryPlaceHeld ? describesPlaces.withLock { $0 }?() : nil }
 
     // MARK: Shutdown
 

@@ -92,6 +92,7 @@ struct Options {
         case "e":
             executes = true
             steps.append(.execute(try argument(of: word, &index)))
+        case "j": try limits.readJobs(word, from: words, &index)
         case "l": steps.append(Self.requirement(try argument(of: word, &index)))
         default: throw UsageError(message: "unrecognized option '\(word)'")
         }

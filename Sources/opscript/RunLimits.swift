@@ -26,7 +26,7 @@ struct RunLimits {
             index += 1
         }
         switch option {
-        case "--workers": workerCount = try Self.parse(value, for: option, "a positive number") { Int($0).flatMap { $0 > 0 ? $0 : nil } }
+        case "--workers": workerCount = try Self.parse(value, for: option, "a positive number", Self.count)
         case "--timeout":
             timeout = try Self.parse(value, for: option, "a positive number of seconds", Self.seconds)
             timeoutText = value ?? ""
@@ -35,6 +35,18 @@ struct RunLimits {
         }
         return true
     }
+
+    /// Reads the rest of a word that begins with `-j`, or the next word.
+    mutating func readJobs(_ word: String, from words: [String], _ index: inout Int) throws(UsageError) {
+        var value: String? = word.count > 2 ? String(word.dropFirst(2)) : nil
+        if value == nil, index < words.count {
+            value = words[index]
+            index += 1
+        }
+        workerCount = try Self.parse(value, for: "-j", "a positive number", Self.count)
+    }
+
+    private static func count(_ text: String) -> Int? { Int(text).flatMap { $0 > 0 ? $0 : nil } }
 
     private static func parse<Value>(
         _ text: String?, for option: String, _ expected: String, _ parser: (String) -> Value?

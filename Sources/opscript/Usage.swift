@@ -18,7 +18,8 @@ enum Usage {
         standard input is the script.
 
         \(options)
-          --workers N  run at most N operations at once (default: the processors this process may use)
+          --workers N  run at most N operations and their programs at once (default: the processors this process may use)
+          -j N         the same as --workers N
           --timeout S  stop everything after S seconds, with status 124
           --fail-fast  stop everything when the first operation fails
           --keep-going

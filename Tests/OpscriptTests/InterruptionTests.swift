@@ -65,7 +65,7 @@ struct InterruptionTests {
             local queue = opscript.OperationQueue.new { maxConcurrentOperationCount = 50 }
             local ops = {}
             local function run(op)
-              local sleeper = opscript.process { "sleep", "1000" }
+              local sleeper = opscript.process { "sleep", "1000", slots = 0 }
               op.pid = sleeper.pid
               sleeper:wait()
             end

@@ -28,7 +28,7 @@ end
 
 local queue, parses = OperationQueue.new "pipeline", {}
 for i = 1, 4 do
-  local fetch = make("fetch " .. i, "program", {}, function(seconds) opscript.process({ "sleep", seconds }):wait() end, ("%.3f"):format(0.008 + 0.006 * i))
+  local fetch = make("fetch " .. i, "program", {}, function(seconds) opscript.process({ "sleep", seconds, slots = 0 }):wait() end, ("%.3f"):format(0.008 + 0.006 * i))
   parses[i] = make("parse " .. i, "lua", { fetch }, compute, 700000 + 250000 * i)
 end
 local merge = make("merge", "lua", parses, compute, 700000)
@@ -37,7 +37,7 @@ local report = make("report", "main", { merge }, compute, 250000)
 -- Creates the threads and states first, since the picture does not show how they are made.
 local warm = {}
 for i = 1, 4 do
-  warm[i] = queue:addOperation(function() opscript.process({ "sleep", "0.02" }):wait() compute(100000) end)
+  warm[i] = queue:addOperation(function() opscript.process({ "sleep", "0.02", slots = 0 }):wait() compute(100000) end)
 end
 queue:waitUntilAllOperationsAreFinished()
 

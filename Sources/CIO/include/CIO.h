@@ -133,6 +133,15 @@ int cio_process_pipe(cio_process *process, int standard);
 /// Releases the caller's reference. The process keeps running.
 void cio_process_release(cio_process *process);
 
+/// The use that process groups have made of processors, with all descendants of their members.
+typedef struct cio_usage {
+    uint64_t time;    // nanoseconds of processor time, in steps of some milliseconds, with the children that have ended
+    bool is_running;  // whether one of the processes runs or waits for a processor
+} cio_usage;
+
+/// Reads /proc, which takes about 10 µs for each process of the system. Returns false if that is impossible.
+bool cio_groups_usage(const int *groups, size_t group_count, cio_usage *usage);
+
 // MARK: streams
 
 /// The part of a stream that one read takes, as the formats of Lua's `file:read`.

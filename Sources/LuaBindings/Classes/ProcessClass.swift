@@ -14,7 +14,7 @@ enum ProcessClass {
 
     enum Option: String, OptionKey {
         static let names = OptionNames<Option>()
-        case cwd, env, input, stdin, stdout, stderr, timeout, captureLimit, onExit, onLine, label
+        case cwd, env, input, stdin, stdout, stderr, timeout, captureLimit, slots, onExit, onLine, label
     }
 
     static var description: clua_class {
@@ -83,15 +83,16 @@ enum ProcessClass {
         let operation = state.currentOperation as? LuaOperation
         texts.append(try label(&outputs, options[.label], or: operation?.name ?? name, call))
         let captureLimit = try captureLimit(options[.captureLimit], in: operation, call)
+        let slots = try slots(options[.slots], call)
         if state.core.io.isEnding { throw .message("the runtime is being closed: it starts no programs") }
 
         try state.core.usage.takeProcess()
         let program = ChildProcess(
-            name: name, timeout: timeout, captureLimit: captureLimit, callsBack: options[.onExit] != nil, hasLines: options[.onLine] != nil,
-            in: state)
+            name: name, timeout: timeout, captureLimit: captureLimit, slots: slots, callsBack: options[.onExit] != nil,
+            hasLines: options[.onLine] != nil, in: state)
         let process = ScriptProcess(program)
-        do throws(Failure) {
-            try unsafe texts.withPointers { texts throws(Failure) in
+        do throws(CallError) {
+            try unsafe texts.withPointers { texts throws(CallError) in
                 var description = unsafe cio_program()
                 unsafe description.arguments = texts.list(0)
                 unsafe description.environment = texts.list(1)
@@ -108,14 +109,14 @@ enum ProcessClass {
                 unsafe description.timeout = timeout.map(IOThread.nanoseconds) ?? 0
                 unsafe description.capture_limit = captureLimit
                 guard let source = input.source else { return try unsafe program.start(description, for: operation, as: process) }
-                try source.lend(to: name) { descriptor throws(Failure) in
+                try source.lend(to: name) { descriptor throws(CallError) in
                     unsafe description.input_descriptor = descriptor
                     try unsafe program.start(description, for: operation, as: process)
                 }
             }
         } catch {
             state.core.usage.returnProcess()
-            throw CallError(error)
+            throw error
         }
         do throws(Failure) {
             try program.openPipes(of: process)
@@ -138,6 +139,15 @@ enum ProcessClass {
         }
         let memory = operation?.memoryLimitInForce ?? 0
         return memory == 0 ? limit : min(limit, memory / 2)
+    }
+
+    /// The places of the program among those of the running operations: 1 by default, 0 for a program that mostly waits.
+    private static func slots(_ index: Int32?, _ call: Call) throws(CallError) -> Int {
+        guard let index else { return 1 }
+        guard let count = call.integer(at: index), count >= 0 else {
+            throw .argument(1, "slots must be a number of places, 0 or more, got \(call.string(at: index) ?? call.typeName(at: index))")
+        }
+        return count
     }
 
     static func option(_ name: String, _ expected: String, at index: Int32, _ call: Call) -> CallError {

@@ -30,7 +30,11 @@ final class IOThread: Sendable {
     @discardableResult
     func after(_ seconds: Double, repeating: Bool = false, _ body: @escaping @Sendable () -> Void) -> IOTimer {
         let delay = Self.nanoseconds(seconds)
-        guard let loop = loop() else { return unsafe IOTimer(nil) }
+        var error: Int32 = 0
+        guard let loop = loop(&error) else {
+            if error == 0 { return unsafe IOTimer(nil) }
+            fatalError("opscript: cannot start the thread for timers and processes: \(unsafe String(cString: cio_error_text(error)))")
+        }
         return unsafe IOTimer(cio_timer_start(loop.pointer, delay, repeating ? max(delay, 1_000_000) : 0, IOCallback.make(body)))
     }
 
@@ -44,11 +48,14 @@ final class IOThread: Sendable {
     ) throws(Failure) {
         var program = unsafe program
         var error = unsafe cio_start_error()
-        guard let loop = loop() else { throw Failure(message: "cannot start '\(name)': the runtime is closed") }
-        if unsafe cio_process_start(loop.pointer, &program, IOCallback.make(ended), process, &error) { return }
+        let loop = unsafe loop(&error.error)
+        if loop == nil, unsafe error.error == 0 { throw Failure(message: "cannot start '\(name)': the runtime is closed") }
+        if let loop, unsafe cio_process_start(loop.pointer, &program, IOCallback.make(ended), process, &error) { return }
         let reason = unsafe String(cString: cio_error_text(error.error))
         let path = unsafe error.path.map { unsafe "'\(String(cString: $0))': " } ?? ""
-        throw Failure(message: "cannot start '\(name)': \(path)\(reason)")
+        var failure = Failure(message: "cannot start '\(name)': \(path)\(reason)")
+        failure.isShortage = unsafe [EMFILE, ENFILE, EAGAIN].contains(error.error)
+        throw failure
     }
 
     /// Makes a stream of a pipe's end, which it owns. Calls `ready` on this thread; see `cio_stream_new`. The caller must release the stream with
@@ -91,15 +98,12 @@ final class IOThread: Sendable {
         if let loop { unsafe cio_loop_stop(loop.pointer) }
     }
 
-    /// The loop, which is started if necessary; nil if it has been stopped.
-    private func loop() -> Loop? {
+    /// The loop, which is started if necessary. Nil with an `error`, or without one if the loop has been stopped.
+    private func loop(_ error: inout Int32) -> Loop? {
         state.withLock { state in
             if state.phase == .stopped { return nil }
             if let loop = state.loop { return loop }
-            var error: Int32 = 0
-            guard let pointer = unsafe cio_loop_start(&error) else {
-                fatalError("opscript: cannot start the thread for timers and processes: \(unsafe String(cString: cio_error_text(error)))")
-            }
+            guard let pointer = unsafe cio_loop_start(&error) else { return nil }
             state.loop = unsafe Loop(pointer)
             return state.loop
         }

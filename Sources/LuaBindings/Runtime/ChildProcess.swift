@@ -24,6 +24,10 @@ final class ChildProcess: @unchecked Sendable {
     let timeout: Double?
     /// The bytes that each captured output may have.
     let captureLimit: Int
+    /// The places that the process has while its operation waits for it.
+    let slots: Int
+    /// The places that it has besides that of its operation's worker.
+    private let furtherPlaces = Atomic<Int>(0)
     /// Whether the process calls a function of `state` when it has ended.
     private let callsBack: Bool
     /// The state that gets the lines of stdout; nil if code reads it.
@@ -59,10 +63,11 @@ final class ChildProcess: @unchecked Sendable {
 
     /// - Parameter callsBack: whether the process has an `onExit`.
     /// - Parameter hasLines: whether it has an `onLine`.
-    init(name: String, timeout: Double?, captureLimit: Int, callsBack: Bool, hasLines: Bool, in state: LuaState) {
+    init(name: String, timeout: Double?, captureLimit: Int, slots: Int, callsBack: Bool, hasLines: Bool, in state: LuaState) {
         self.name = name
         self.timeout = timeout
         self.captureLimit = captureLimit
+        self.slots = slots
         self.callsBack = callsBack
         lineState = hasLines ? state : nil
         self.state = state
@@ -72,9 +77,17 @@ final class ChildProcess: @unchecked Sendable {
 
     deinit { if let pointer = unsafe pointer { unsafe cio_process_release(pointer) } }
 
-    /// Starts the program. On the state's thread. If `operation` is cancelled, now or later, the process is ended.
-    func start(_ program: cio_program, for operation: LuaOperation?, as handle: ScriptProcess) throws(Failure) {
-        if callsBack { try state.expect(handle, .process) }
+    /// Starts the program, after a wait for its places, and for descriptors if the system has none left. On the state's thread. If `operation` is
+    /// cancelled, now or later, the process is ended.
+    func start(_ program: cio_program, for operation: LuaOperation?, as handle: ScriptProcess) throws(CallError) {
+        let placeCount = try state.takePlaces(for: self)
+        furtherPlaces.store(placeCount, ordering: .relaxed)
+        if callsBack {
+            do throws(Failure) { try state.expect(handle, .process) } catch {
+                givePlaces()
+                throw CallError(error)
+            }
+        }
         self.handle = handle
         state.core.expectWork()
         // Before the process starts, so that it cannot end first.
@@ -82,18 +95,23 @@ final class ChildProcess: @unchecked Sendable {
             unsafe program.input_kind == CIO_INPUT_PIPE || program.outputs.0.kind == CIO_PIPE || program.outputs.1.kind == CIO_PIPE
         if !hasPipes || callsBack || lineState != nil { holdEngine() } else { state.core.programsWithPipes.add(self) }
         if state.isRecorded { activity = Recorder.activityBegan(name, by: operation) }
-        do throws(Failure) {
-            try unsafe withUnsafeMutablePointer(to: &pointer) { pointer throws(Failure) in
-                try unsafe state.core.io.start(program, named: name, as: pointer) { [keptHandle = callsBack || hasLines ? handle : nil] in
-                    self.hasEnded(operation, keptHandle)
+        do throws(CallError) {
+            try state.retryingAtShortage { () throws(Failure) in
+                try unsafe withUnsafeMutablePointer(to: &pointer) { pointer throws(Failure) in
+                    try unsafe state.core.io.start(program, named: name, as: pointer) {
+                        [keptHandle = callsBack || hasLines ? handle : nil] in
+                        self.hasEnded(operation, keptHandle)
+                    }
                 }
             }
         } catch {
+            givePlaces()
             releaseEngine()
             state.forget(handle)
-            if let activity { Recorder.activityEnded(activity, error.message) }
+            if let activity { Recorder.activityEnded(activity, Failure(error).message) }
             throw error
         }
+        state.core.programs.hasStarted(self, isHeavy: placeCount > 0, state.core.io)
         owner = operation.map { ObjectIdentifier($0) }
         operation?.adopt(self)
         group?.add(self)
@@ -133,6 +151,9 @@ final class ChildProcess: @unchecked Sendable {
         if holds { state.core.engine.release() }
     }
 
+    /// Gives back the places that the process has besides that of its operation's worker, at its end or before. From any thread.
+    func givePlaces() { state.core.engine.givePlaces(furtherPlaces.exchange(0, ordering: .relaxed)) }
+
     /// Handles the end of the process. On the I/O thread.
     private func hasEnded(_ operation: LuaOperation?, _ keptHandle: ScriptProcess?) {
         if let summary = failureSummary {
@@ -146,6 +167,8 @@ final class ChildProcess: @unchecked Sendable {
         state.core.usage.returnProcess()
         operation?.disown(self)
         group?.remove(self)
+        givePlaces()
+        state.core.programs.hasEnded(self)
         for inbox in mutable.withLock({ $0.waiting }) { inbox.wake() }
         releaseEngine()
     }

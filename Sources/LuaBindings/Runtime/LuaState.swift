@@ -391,9 +391,10 @@ final class LuaState: @unchecked Sendable {
     /// Runs callbacks, and in the main state main-queue operations, until `predicate` holds, and then those that have arrived already. Ends
     /// early if the waiting operation is stopped or, if `endsWhenCancelled`, cancelled.
     ///
+    /// - Parameter inPlace: whether the operation keeps its place among the running ones, because it waits for its program.
     /// - Throws: an error if the waiting operation was stopped, if the script is to exit, or if Ctrl-C was pressed.
     func wait(
-        deadline: ContinuousClock.Instant?, endsWhenCancelled: Bool = true, until predicate: () -> Bool
+        deadline: ContinuousClock.Instant?, endsWhenCancelled: Bool = true, inPlace: Bool = false, until predicate: () -> Bool
     ) throws(CallError) -> Inbox.Outcome {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
@@ -409,6 +410,7 @@ final class LuaState: @unchecked Sendable {
         // Jobs that run meanwhile are not part of the waiting operation.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
+                inPlace: inPlace,
                 until: {
                     if run?.stopReason != nil { return true }
                     if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }

@@ -196,12 +196,12 @@ final class ProgramStream: EventSource, @unchecked Sendable {
     }
 
     /// Calls `body` with a descriptor of the pipe, which another program is to read as its stdin. If that succeeds, the pipe belongs to that program.
-    func lend(to name: String, _ body: (Int32) throws(Failure) -> Void) throws(Failure) {
+    func lend(to name: String, _ body: (Int32) throws(CallError) -> Void) throws(CallError) {
         let descriptor = unsafe cio_stream_lend(pointer)
         guard descriptor >= 0 else {
-            throw Failure(message: "\(self.name) cannot go to '\(name)': it \(isClosed ? "is closed" : "was read from")")
+            throw .message("\(self.name) cannot go to '\(name)': it \(isClosed ? "is closed" : "was read from")")
         }
-        do throws(Failure) { try body(descriptor) } catch {
+        do throws(CallError) { try body(descriptor) } catch {
             cio_stream_take_back(descriptor)
             throw error
         }

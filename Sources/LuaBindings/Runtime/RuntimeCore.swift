@@ -35,6 +35,8 @@ final class RuntimeCore: @unchecked Sendable {
     let store: WorkStore?
     /// Timers and child processes.
     let io = IOThread()
+    /// The programs that run.
+    let programs: ProgramPlaces
     let channels = WeakList()
     /// The programs with pipes that hold the engine only while code waits for them.
     let programsWithPipes = WeakList()
@@ -103,7 +105,10 @@ final class RuntimeCore: @unchecked Sendable {
         }
         clusters = ClusterConnections(configuration)
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
-        engine.describeWaits { [channels] in
+        programs = ProgramPlaces(engine, output: output)
+        engine.describePlaces { [programs] in programs.purposeOfWait }
+        engine.describeWaits { [channels, programs] in
+            if let purpose = programs.purposeOfWait(of: $0) { return purpose }
             for case let channel as any WaitedObject in channels.all {
                 if let purpose = channel.purposeOfWait(of: $0) { return purpose }
             }

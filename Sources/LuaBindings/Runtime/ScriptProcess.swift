@@ -55,7 +55,7 @@ extension ChildProcess {
         }
         var full: ProgramStream?
         // Cancelling an operation also ends the program that it has started.
-        _ = try state.wait(deadline: deadline, endsWhenCancelled: !belongs(to: operation)) {
+        _ = try state.wait(for: self, deadline: deadline, endsWhenCancelled: !belongs(to: operation)) {
             if isDone() { return true }
             full = others.first { stream in
                 if stream.keep() || stream.delivers(whileWaitingIn: state) { return false }

@@ -17,6 +17,8 @@ struct Failure: Error {
     var isProcessLost = false
     /// Whether the failure is that a value cannot be sent to another state.
     var isRefusal = false
+    /// Whether the system had no descriptor or process left, so that another attempt may succeed later.
+    var isShortage = false
     /// Whether a signal has raised the error.
     var isInterrupt = false
     /// The error that a host function has thrown, if it caused the Lua error.

@@ -1,4 +1,5 @@
 import OpPlatform
+import Synchronization
 
 extension ThreadContext {
     /// Blocks the thread until `predicate` is true. On a worker, another thread takes over its share of the work meanwhile. The thread that
@@ -36,7 +37,36 @@ extension ThreadContext {
     }
 }
 
+extension ThreadContext {
+    /// Blocks the thread of a worker like `block`, but nothing takes over its share of the work: a program has the worker's place. Without a
+    /// worker, like `block`.
+    func blockInPlace(parker: Parker, deadline: ContinuousClock.Instant?, until predicate: () -> Bool) -> Inbox.Outcome {
+        // Safety: a thread's worker lives as long as the thread.
+        guard let worker = unsafe self.worker else {
+            return block(on: engineInside, parker: parker, deadline: deadline, canStall: true, runsJobs: true, until: predicate)
+        }
+        scheduleServedQueue()
+        // The thread runs. If the monitor had replaced the worker, that replacement ends here.
+        worker.engine.pool.withLock { $0.didReturn(worker) }
+        while true {
+            if predicate() { return .satisfied }
+            if let deadline, ContinuousClock.now >= deadline { return .timedOut }
+            worker.waitsInPlace.store(true, ordering: .releasing)
+            _ = parker.park(until: deadline)
+            worker.waitsInPlace.store(false, ordering: .releasing)
+        }
+    }
+}
+
 extension Engine {
+    /// Calls `body`, which starts a program and may sleep for a moment. A worker keeps its place meanwhile.
+    package static func inPlace<Result, Cause: Error>(_ body: () throws(Cause) -> Result) throws(Cause) -> Result {
+        guard let worker = Worker.current else { return try body() }
+        worker.waitsInPlace.store(true, ordering: .releasing)
+        defer { worker.waitsInPlace.store(false, ordering: .releasing) }
+        return try body()
+    }
+
     /// Declares that `body` may block, in a system call or on a lock. On a worker, another thread takes over its share of the work
     /// meanwhile. On other threads this method only calls `body`.
     ///

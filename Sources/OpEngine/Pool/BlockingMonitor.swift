@@ -87,6 +87,7 @@ final class BlockingMonitor: @unchecked Sendable {
         switch situation {
         case .workWaits(let busy, let isUrgent):
             for worker in busy { worker.takeSample(at: now) }
+            defer { engine.perform(engine.pool.withLock { [engine] in $0.retryPlaces(engine) }) }
             return replaceBlocked(among: busy, isUrgent, now)
         case .idle(let busy):
             allow(surplus: 0, besides: busy)

@@ -1,12 +1,17 @@
 import OpPlatform
+import Synchronization
 
 extension Engine {
     /// The state of the worker pool, guarded by its lock. Methods only decide; the engine performs the actions that they return.
     struct Pool {
         /// The maximum number of workers that are awake, that is, neither parked nor blocked. 0 until work arrives for the first time.
-        private var target = 0
+        private(set) var target = 0
         /// The part of `target` that the monitor has added to the usual number.
-        private var surplus = 0
+        private(set) var surplus = 0
+        /// How many workers may be awake now: `target`, less the places that others have.
+        private(set) var limit = 0
+        /// The places that programs have, and their requests.
+        var places = Places()
         /// The maximum number of threads. Blocked ones are replaced up to this limit.
         private var threadLimit = 0
 
@@ -20,7 +25,7 @@ extension Engine {
         /// The number of workers that are neither parked nor blocked. Includes workers whose wake-up is in flight.
         private(set) var awake = 0
         /// Whether a worker is searching for work or was woken to do so. No other worker needs to be woken then.
-        private var isAnyWorkerSearching = false
+        private(set) var isAnyWorkerSearching = false
         /// The number of waits that end without the engine's help, for example at a deadline.
         private(set) var timedWaits = 0
         /// The monitor of blocked threads. Nil while none runs.
@@ -54,10 +59,20 @@ extension Engine {
         }
 
         /// Decides whether to wake a worker. At most one wake-up is in flight; the woken worker wakes the next one if there is more work.
-        private mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
-            if target == 0 { (target, threadLimit) = (engine.workerCount, engine.threadLimit) }
-            guard hasScheduled, !isAnyWorkerSearching else { return .none }
-            return awake < target ? wake(engine) : watch(engine)
+        mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
+            if target == 0 {
+                (target, threadLimit) = (engine.workerCount, engine.threadLimit)
+                placesHaveChanged()
+            }
+            defer { returnUnusedPlaces() }
+            guard hasScheduled, !isAnyWorkerSearching else { return places.hasRequests ? watch(engine) : .none }
+            return hasPlaces(awake + 1) ? wake(engine) : watch(engine)
+        }
+
+        /// Computes `limit` anew.
+        mutating func placesHaveChanged() {
+            let usual = target - surplus
+            limit = target - places.missing(of: usual) - places.withheld
         }
 
         private mutating func wake(_ engine: Engine) -> Wake {
@@ -106,7 +121,7 @@ extension Engine {
                 worker.isSearching = false
                 isAnyWorkerSearching = false
             }
-            if awake <= target && hasScheduled {
+            if hasScheduled && hasPlaces(awake) {
                 // A worker that was woken for work of its group serves that group.
                 let group = hasArrived && runQueues.hasScheduled(worker.group) ? worker.group : runQueues.next
                 if group == worker.group || !(canSpawn || runQueues.hasIdle(group)) {
@@ -121,7 +136,7 @@ extension Engine {
                 remove(worker)
                 return .end
             }
-            if maySpin && !isAnyWorkerSearching && awake <= target {
+            if maySpin && !isAnyWorkerSearching && awake <= limit {
                 worker.isSearching = true
                 isAnyWorkerSearching = true
                 return .spin
@@ -149,7 +164,7 @@ extension Engine {
             worker.isParked = true
             worker.standsBy = standsBy
             runQueues.park(worker)
-            awake -= 1
+            leavePlace()
         }
 
         /// Registers that a parked worker has woken although the pool did not wake it for work: a job has come into its inbox, or its sleep has timed
@@ -180,8 +195,15 @@ extension Engine {
 
         mutating func threadEnds(of worker: Worker) { retired.removeAll { $0 === worker } }
 
-        private mutating func remove(_ worker: Worker) {
+        /// A worker is no longer awake.
+        private mutating func leavePlace() {
             awake -= 1
+            if places.hasRequests { grantRequests() }
+            returnUnusedPlaces()
+        }
+
+        private mutating func remove(_ worker: Worker) {
+            leavePlace()
             workers.removeAll { $0 === worker }
         }
 
@@ -209,6 +231,7 @@ extension Engine {
             if worker.blockingCount > 1 { return .none }
             worker.recordBlocking(began: true)
             awake -= 1
+            if places.hasRequests { grantRequests() }
             return wakeIfNeeded(worker.engine)
         }
 
@@ -221,7 +244,7 @@ extension Engine {
         }
 
         /// Whether more workers are awake than should be, because some have returned from blocking.
-        var hasTooManyAwake: Bool { awake > target }
+        var hasTooManyAwake: Bool { mutating get { !hasPlaces(awake) } }
 
         /// Removes a worker whose thread could not be started. Lowers the thread limit to the current number of threads, and wakes an
         /// existing worker instead.
@@ -251,8 +274,10 @@ extension Engine {
             isMonitorResting = false
         }
 
-        /// Whether work waits and no worker may be woken for it. If workers are blocked, others should replace them.
-        var isShortOfWorkers: Bool { hasScheduled && awake >= target && (canSpawn || runQueues.idleCount > 0) }
+        /// Whether work or a program waits, and no worker may be woken for it. If workers are blocked, others should replace them.
+        var isShortOfWorkers: Bool {
+            hasScheduled && awake >= limit && (canSpawn || runQueues.idleCount > 0) || places.hasRequests
+        }
 
         /// The queue that a worker would get next, if no worker may be woken for it.
         var firstInLine: ServedQueue? { isShortOfWorkers ? runQueues.firstScheduled : nil }
@@ -265,8 +290,9 @@ extension Engine {
         mutating func allow(surplus count: Int, _ engine: Engine) -> [Wake] {
             target += count - surplus
             surplus = count
+            placesHaveChanged()
             var wakes: [Wake] = []
-            while wakes.count < count, awake < target, hasScheduled {
+            while wakes.count < count, hasScheduled, hasPlaces(awake + 1) {
                 let wake = wake(engine)
                 if case .none = wake { break }
                 wakes.append(wake)
@@ -276,7 +302,7 @@ extension Engine {
 
         /// Replaces a worker whose thread is blocked. Returns nil if the worker has parked or declared the blocking in the meantime.
         mutating func replace(_ worker: Worker) -> (Wake, needsReport: Bool)? {
-            if worker.isParked || worker.blockingCount > 0 { return nil }
+            if worker.isParked || worker.blockingCount > 0 || worker.waitsInPlace.load(ordering: .relaxed) { return nil }
             worker.isReplaced = true
             let wake = beginBlocking(worker, timed: true)
             return (wake, needsReport: !exchange(&worker.willReport, with: true))

@@ -113,12 +113,18 @@ public final class Inbox: @unchecked Sendable {
     /// A job that calls this method waits, and other jobs begin inside its wait. If 16 jobs wait so, a further wait runs no jobs, unless the
     /// engine would be quiescent without them. The stack of the thread therefore has room for any number of jobs that wait.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
+        run(inPlace: false, until: predicate, deadline: deadline)
+    }
+
+    /// Like `run(until:deadline:)`. If `inPlace`, a sleeping worker keeps its place for a program that it waits for: no other thread takes over
+    /// its share of the work.
+    package func run(inPlace: Bool, until predicate: () -> Bool, deadline: ContinuousClock.Instant?) -> Outcome {
         serving("Inbox.run(until:deadline:)") { context, engine in
             while true {
                 if predicate() { return .satisfied }
                 if mayNest, runOne(context) { continue }
                 if let deadline, (engine?.now ?? .now) >= deadline { return .timedOut }
-                guard let outcome = sleep(context, deadline, predicate) else { continue }
+                guard let outcome = sleep(context, deadline, inPlace: inPlace, predicate) else { continue }
                 if outcome != .stalled || mayNest || !runOne(context) { return outcome }
             }
         }
@@ -236,7 +242,9 @@ public final class Inbox: @unchecked Sendable {
     }
 
     /// Sleeps once. Returns an outcome if the run must end.
-    private func sleep(_ context: ThreadContext, _ deadline: ContinuousClock.Instant?, _ predicate: () -> Bool) -> Outcome? {
+    private func sleep(
+        _ context: ThreadContext, _ deadline: ContinuousClock.Instant?, inPlace: Bool, _ predicate: () -> Bool
+    ) -> Outcome? {
         if isMain {
             if let engine, let simulated = engine.simulated {
                 let outcome = simulated.run(context, self, until: predicate, deadline: deadline)
@@ -251,9 +259,11 @@ public final class Inbox: @unchecked Sendable {
             let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true, inbox: self, runsJobs: mayNest) } ?? true
             return isStalled ? (predicate() ? .satisfied : .stalled) : nil
         }
-        let outcome = context.block(on: engine, parker: parker, deadline: deadline, canStall: true, runsJobs: mayNest) {
-            mayNest && hasJobs || predicate()
-        }
+        func mayWake() -> Bool { mayNest && hasJobs || predicate() }
+        let outcome =
+            inPlace
+            ? context.blockInPlace(parker: parker, deadline: deadline, until: mayWake)
+            : context.block(on: engine, parker: parker, deadline: deadline, canStall: true, runsJobs: mayNest, until: mayWake)
         return outcome == .satisfied ? nil : outcome
     }
 }

@@ -52,6 +52,12 @@ struct ThreadSample {
         }
     }
 
+    /// Updates the sample of a thread that waits for a program, which computes in its place.
+    mutating func waitsInPlace(at now: ContinuousClock.Instant) {
+        lastRun = now
+        kind = .computes
+    }
+
     /// The indices of the samples whose threads have been blocked for at least `duration`.
     ///
     /// If a thread has been waiting for a processor since before another thread fell asleep, it may hold the lock that the other thread
@@ -67,6 +73,7 @@ struct ThreadSample {
 
 extension Worker {
     func takeSample(at now: ContinuousClock.Instant) {
+        if waitsInPlace.load(ordering: .acquiring) { return sample.waitsInPlace(at: now) }
         let number = threadNumber.load(ordering: .acquiring), process = process.load(ordering: .acquiring)
         let time = number == 0 ? nil : processorTime(ofThread: number, and: process)
         sample.update(processorTime: time, at: now) {

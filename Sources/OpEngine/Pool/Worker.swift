@@ -46,6 +46,8 @@ public final class Worker: @unchecked Sendable {
     var sample = ThreadSample()
     /// Whether the thread waits for a lock of the engine. The holder will release it soon.
     let waitsForLock = Atomic<Bool>(false)
+    /// Whether the thread waits for a program, which has the worker's place. The worker is not replaced then.
+    let waitsInPlace = Atomic<Bool>(false)
     /// The kernel's number of the thread. 0 until the thread runs.
     let threadNumber = Atomic<pid_t>(0)
     /// See `works(through:)`.

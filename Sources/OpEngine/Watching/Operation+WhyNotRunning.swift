@@ -104,7 +104,8 @@ extension OperationQueue.State {
             if maximum > 0 && executing.count >= maximum { blockers.append(.full(queue, executing: executing)) }
             if !blockers.isEmpty || !isReady { return blockers }
             let executor = queue.underlyingQueue as? any FinishingExecutor
-            return [executor?.purposeOfWait.map { .waiting($0) } ?? .notTaken(queue)]
+            let purpose = executor == nil ? queue.engine.purposeOfWaitForPlace : executor?.purposeOfWait
+            return [purpose.map { .waiting($0) } ?? .notTaken(queue)]
         }
     }
 
