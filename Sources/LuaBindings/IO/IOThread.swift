@@ -61,7 +61,9 @@ final class IOThread: Sendable {
     /// Makes a stream of a pipe's end, which it owns. Calls `ready` on this thread; see `cio_stream_new`. The caller must release the stream with
     /// `cio_stream_release`. Nil if memory has run out, or the thread was stopped.
     func stream(_ descriptor: Int32, writes: Bool, limit: Int, _ ready: @escaping @Sendable () -> Void) -> OpaquePointer? {
-        guard let loop = loop() else {
+        // A program has started, so the thread runs.
+        var error: Int32 = 0
+        guard let loop = loop(&error) else {
             close(descriptor)
             return nil
         }
