@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "jobserver.h"
+
 extern char **environ;
 
 enum { WATCH_ATTEMPTS = 200 };
@@ -173,7 +175,8 @@ static int spawn_with(const cio_program *program, char **environment, const open
             if (opened->standard[i] >= 0) error = posix_spawn_file_actions_adddup2(&actions, opened->standard[i], i);
         if (error == 0 && opened->directory >= 0) error = posix_spawn_file_actions_addfchdir_np(&actions, opened->directory);
         // Files that scripts have opened lack the close-on-exec flag.
-        if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, 3);
+        if (error == 0 && program->jobserver != NULL) error = jobserver_pass_on(program->jobserver, &actions);
+        if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, jobserver_first_closed(program->jobserver));
         if (error == 0)
             error = posix_spawnp(pid, program->arguments[0], &actions, &attributes, (char *const *)program->arguments, environment);
         posix_spawnattr_destroy(&attributes);

@@ -17,6 +17,7 @@ struct Command {
     /// Runs the command and returns the exit status.
     func run() -> Int32 {
         if options.checksOnly { return check() }
+        let (jobserver, placeCount) = jobserver()
         let recording: Recording?
         do throws(RecordingError) { recording = try Recording.prepare(options) } catch {
             report(error.message)
@@ -25,7 +26,8 @@ struct Command {
         do {
             var configuration = Runtime.Configuration()
             configuration.ignoresEnvironment = options.ignoresEnvironment
-            configuration.workerCount = options.limits.workerCount
+            configuration.workerCount = options.limits.workerCount ?? placeCount
+            configuration.jobserver = jobserver
             configuration.operationMemoryLimit = options.limits.memory
             configuration.scriptsMayExit = true
             configuration.prefersSpeedToMemory = true
@@ -55,6 +57,18 @@ struct Command {
             report((error as? AttachError).map { "--attach: \($0.message)" } ?? "\(error)")
         }
         return 1
+    }
+
+    /// The jobserver of the run, and the number of its places if it is make's. Called before the process opens files, since a file could have the
+    /// number of a descriptor that make has not passed on.
+    private func jobserver() -> (Jobserver?, placeCount: Int?) {
+        guard options.limits.usesJobserver else { return (nil, nil) }
+        let flags = MakeFlags(Environment.value("MAKEFLAGS") ?? "")
+        if flags.hasJobserver {
+            if let jobserver = Jobserver(ofMake: flags) { return (jobserver, flags.placeCount) }
+            report("make's jobserver is unavailable, so this run has places of its own: begin the recipe's line with '+'")
+        }
+        return (Jobserver(options.limits.jobserverStyle, besides: flags), nil)
     }
 
     /// The store of finished work.

@@ -10,6 +10,8 @@ struct RunLimits {
     /// The memory limit of each operation in bytes.
     private(set) var memory: Int?
     private(set) var endsAtFirstFailure = false
+    private(set) var usesJobserver = true
+    private(set) var jobserverStyle = Jobserver.Style.pipe
 
     /// Reads an option, whose value follows `=` or is the next word. Returns false if `word` is no option of this kind.
     mutating func read(_ word: String, from words: [String], _ index: inout Int) throws(UsageError) -> Bool {
@@ -17,9 +19,13 @@ struct RunLimits {
             endsAtFirstFailure = word == "--fail-fast"
             return true
         }
+        if word == "--no-jobserver" {
+            usesJobserver = false
+            return true
+        }
         let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let option = parts[0]
-        guard ["--workers", "--timeout", "--memory-limit"].contains(option) else { return false }
+        guard ["--workers", "--timeout", "--memory-limit", "--jobserver-style"].contains(option) else { return false }
         var value: String? = parts.count > 1 ? parts[1] : nil
         if value == nil, index < words.count {
             value = words[index]
@@ -27,6 +33,7 @@ struct RunLimits {
         }
         switch option {
         case "--workers": workerCount = try Self.parse(value, for: option, "a positive number", Self.count)
+        case "--jobserver-style": jobserverStyle = try Self.parse(value, for: option, "a form, pipe or fifo", Jobserver.Style.init)
         case "--timeout":
             timeout = try Self.parse(value, for: option, "a positive number of seconds", Self.seconds)
             timeoutText = value ?? ""

@@ -20,6 +20,10 @@ enum Usage {
         \(options)
           --workers N  run at most N operations and their programs at once (default: the processors this process may use)
           -j N         the same as --workers N
+          --no-jobserver
+                       share no places with GNU make, neither above nor below
+          --jobserver-style=pipe|fifo
+                       the form of the jobserver for programs: pipe, the default, or fifo, which make 4.4 and ninja 1.13 know
           --timeout S  stop everything after S seconds, with status 124
           --fail-fast  stop everything when the first operation fails
           --keep-going

@@ -50,6 +50,34 @@ void cio_timer_cancel(cio_timer *timer);
 /// Releases the caller's reference. The timer keeps running.
 void cio_timer_release(cio_timer *timer);
 
+// MARK: GNU make's jobserver
+
+/// A pipe or fifo with a token, one byte, for each place that its users share. A user has one place without a token. When the process exits, the
+/// tokens that it has return. A process has one jobserver at most, which is never freed.
+typedef struct cio_jobserver cio_jobserver;
+
+#define CIO_MOST_TOKENS 4096
+/// Programs have the pipe as this descriptor, to read, and the next one, to write.
+#define CIO_JOBSERVER_DESCRIPTOR 3
+
+/// Makes a pipe, or a fifo below TMPDIR, with so many tokens, at most CIO_MOST_TOKENS. Returns NULL after an error; `error` is its errno.
+cio_jobserver *cio_jobserver_make(size_t count, bool is_fifo, int *error);
+
+/// Uses a pipe that this process has inherited. Returns NULL with EBADF if these descriptors are no pipe.
+cio_jobserver *cio_jobserver_open(int reading, int writing, int *error);
+
+/// Uses a fifo.
+cio_jobserver *cio_jobserver_open_fifo(const char *path, int *error);
+
+/// The path of a fifo; NULL for a pipe.
+const char *cio_jobserver_path(const cio_jobserver *jobserver);
+
+/// Takes a token if there is one. Never blocks.
+bool cio_jobserver_take(cio_jobserver *jobserver);
+
+/// Returns a token. Never blocks.
+void cio_jobserver_give(cio_jobserver *jobserver);
+
 // MARK: processes
 
 typedef enum cio_output_kind {
@@ -87,6 +115,7 @@ typedef struct cio_program {
     int input_descriptor;            // CIO_INPUT_DESCRIPTOR
     cio_output outputs[2];           // stdout, stderr; the same path twice is one file
     const char *label;               // for CIO_LABEL
+    const cio_jobserver *jobserver;  // whose pipe the program has; NULL for none
     uint64_t timeout;                // nanoseconds until the program is ended; 0 for none
     size_t capture_limit;            // bytes of each captured output, at most SIZE_MAX / 2; with more, the program is ended
 } cio_program;

@@ -72,7 +72,8 @@ enum ProcessClass {
         }
         var texts = CTexts()
         texts.append(list: arguments)
-        texts.append(list: try environment(options[.env], call))
+        let jobserver = state.core.jobserver?.forProgram(of: state.currentOperation, state.core.engine)
+        texts.append(list: try environment(options[.env], besides: jobserver, call))
         texts.append(try options[.cwd].map { index throws(CallError) in try call.argument(at: index, "cwd") })
         var outputs = [
             try output(options[.stdout], "stdout", &texts, call), try output(options[.stderr], "stderr", &texts, call),
@@ -108,6 +109,7 @@ enum ProcessClass {
                 unsafe description.label = texts.text(6)
                 unsafe description.timeout = timeout.map(IOThread.nanoseconds) ?? 0
                 unsafe description.capture_limit = captureLimit
+                unsafe description.jobserver = jobserver?.pointer
                 guard let source = input.source else { return try unsafe program.start(description, for: operation, as: process) }
                 try source.lend(to: name) { descriptor throws(CallError) in
                     unsafe description.input_descriptor = descriptor
@@ -155,6 +157,12 @@ enum ProcessClass {
     }
 
     /// The variables to set, as "NAME=value", and to remove, as "NAME".
+    private static func environment(_ index: Int32?, besides jobserver: Jobserver.Opened?, _ call: Call) throws(CallError) -> [[UInt8]] {
+        let changes = try environment(index, call)
+        guard let variable = jobserver?.variable, !changes.contains(where: { $0.starts(with: Jobserver.name) }) else { return changes }
+        return changes + [variable]
+    }
+
     private static func environment(_ index: Int32?, _ call: Call) throws(CallError) -> [[UInt8]] {
         guard let index else { return [] }
         guard call.isTable(at: index) else { throw option("env", "table", at: index, call) }

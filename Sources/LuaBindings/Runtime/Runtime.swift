@@ -61,6 +61,9 @@ public final class Runtime: Sendable {
         /// Whether the operations are those of a cluster: the script runs in another process.
         var servesCluster = false
 
+        /// Shares places with GNU make; nil for none. A jobserver belongs to one runtime.
+        package var jobserver: Jobserver?
+
         /// Whether the process may use more memory than necessary in order to be faster. For applications that exist to run one script,
         /// like the command.
         ///

@@ -35,6 +35,8 @@ final class RuntimeCore: @unchecked Sendable {
     let store: WorkStore?
     /// Timers and child processes.
     let io = IOThread()
+    /// Nil if programs share no places with GNU make.
+    let jobserver: Jobserver?
     /// The programs that run.
     let programs: ProgramPlaces
     let channels = WeakList()
@@ -106,6 +108,8 @@ final class RuntimeCore: @unchecked Sendable {
         clusters = ClusterConnections(configuration)
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
         programs = ProgramPlaces(engine, output: output)
+        jobserver = configuration.jobserver
+        jobserver?.begin(for: engine)
         engine.describePlaces { [programs] in programs.purposeOfWait }
         engine.describeWaits { [channels, programs] in
             if let purpose = programs.purposeOfWait(of: $0) { return purpose }

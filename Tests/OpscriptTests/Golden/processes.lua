@@ -13,7 +13,10 @@ end
 local function descriptors() return count("ls /proc/" .. self .. "/fd | wc -l") end
 local function zombies() return count("cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z " .. self .. " '") end
 
-print(opscript.sh "echo first":wait().stdout)
+-- The first program of an operation opens the pipe of the jobserver.
+local first = queue:addOperation(function() return opscript.sh "echo first":wait().stdout end)
+first:waitUntilFinished()
+print(first.result)
 collectgarbage()
 local before = descriptors()
 
