@@ -1,19 +1,23 @@
 import Testing
 
-/// A session in docs/getting-started.md, at the prompt of a shell or of opscript.
+/// A session in the README or in docs/getting-started.md, at the prompt of a shell or of opscript.
 struct Transcript: CustomTestStringConvertible {
-    static let page = "docs/getting-started.md"
-    private static let blocks = Markdown.blocks(in: String(decoding: Paths.read("\(Paths.package)/\(page)") ?? [], as: UTF8.self))
+    private static let all = ["README.md", "docs/getting-started.md"].flatMap { page in
+        Markdown.blocks(in: String(decoding: Paths.read("\(Paths.package)/\(page)") ?? [], as: UTF8.self)).map {
+            Transcript(page: page, block: $0)
+        }
+    }
 
+    let page: String
     let block: Markdown.Block
-    var testDescription: String { "\(Self.page):\(block.line)" }
+    var testDescription: String { "\(page):\(block.line)" }
 
-    static func all(_ language: String) -> [Transcript] { blocks.filter { $0.language == language }.map(Transcript.init) }
+    static func all(_ language: String) -> [Transcript] { all.filter { $0.block.language == language } }
 
-    /// The scripts of the page. The first line of each names it.
+    /// The scripts of the pages. The first line of each names it.
     static var scripts: [String: String] {
         var scripts: [String: String] = [:]
-        for block in blocks where block.language == "lua" {
+        for block in all("lua").map(\.block) {
             guard let first = block.text.split(separator: "\n").first, first.hasPrefix("-- ") else { continue }
             scripts[String(first.dropFirst(3))] = block.text
         }
@@ -28,14 +32,14 @@ struct Transcript: CustomTestStringConvertible {
 
 @Suite("Getting started")
 struct GettingStartedTests {
-    @Test("The page has scripts, commands and sessions, and each script is run by a command")
+    @Test("The pages have scripts, commands and sessions, and each script is run by a command")
     func found() {
         let commands = Transcript.all("console").flatMap { $0.typed(after: "$ ") }
         #expect(!Transcript.scripts.isEmpty && !Transcript.all("prompt").isEmpty)
         for name in Transcript.scripts.keys { #expect(commands.contains { $0.contains(name) }, "nothing runs \(name)") }
     }
 
-    @Test("Commands print the output that the page shows", arguments: Transcript.all("console"))
+    @Test("Commands print the output that the pages show", arguments: Transcript.all("console"))
     func console(transcript: Transcript) throws {
         let directory = try ScratchDirectory()
         for (name, text) in Transcript.scripts { try directory.write(text, to: name) }
@@ -48,7 +52,7 @@ struct GettingStartedTests {
         #expect(found == transcript.block.text, "\(found)")
     }
 
-    @Test("The opscript prompt prints the output that the page shows", arguments: Transcript.all("prompt"))
+    @Test("The opscript prompt prints the output that the pages show", arguments: Transcript.all("prompt"))
     func prompt(transcript: Transcript) throws {
         let input = transcript.typed(after: "> ").map { $0 + "\n" }.joined()
         let outcome = try Command.opscript("-i").input(input).run()

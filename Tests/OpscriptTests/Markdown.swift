@@ -26,7 +26,8 @@ enum Markdown {
     }
 }
 
-/// A script in a document, and its output according to the document: the block that follows, when it has no language.
+/// A script in a document, and its output according to the document: the block that follows, when it has no language. A script before a block of
+/// the language `console` is a file for the commands there (`Transcript`).
 struct DocumentedScript: CustomTestStringConvertible {
     let file: String
     let line: Int
@@ -37,10 +38,12 @@ struct DocumentedScript: CustomTestStringConvertible {
     static func all(in file: String) -> [DocumentedScript] {
         guard let bytes = Paths.read("\(Paths.package)/\(file)") else { return [] }
         let blocks = Markdown.blocks(in: String(decoding: bytes, as: UTF8.self))
-        return blocks.indices.filter { blocks[$0].language == "lua" }.map { index in
+        return blocks.indices.filter { blocks[$0].language == "lua" }.compactMap { index in
             let next = index + 1 < blocks.count ? blocks[index + 1] : nil
-            return DocumentedScript(
-                file: file, line: blocks[index].line, text: blocks[index].text, output: next?.language == "" ? next?.text : nil)
+            return next?.language == "console"
+                ? nil
+                : DocumentedScript(
+                    file: file, line: blocks[index].line, text: blocks[index].text, output: next?.language == "" ? next?.text : nil)
         }
     }
 }
