@@ -1,9 +1,7 @@
 #!/usr/bin/env opscript
 -- Works through a directory, never more than two files at a time.
 
-local function run(...) return opscript.process({ ... }):wait().stdout end
-
-local directory = run("mktemp", "-d"):gsub("\n$", "")
+local directory = opscript.run "mktemp -d"
 for i = 1, 6 do
   local file <close> = assert(io.open(directory .. "/file" .. i, "w"))
   file:write(("x"):rep(100 * i))
@@ -19,7 +17,7 @@ end
 
 local pool = opscript.OperationQueue.new { name = "pool", maxConcurrentOperationCount = 2 }
 local names, ops = {}, {}
-for name in run("ls", directory):gmatch "[^\n]+" do
+for name in opscript.run({ "ls", directory }):gmatch "[^\n]+" do
   names[#names + 1] = name
   ops[#ops + 1] = pool:addOperation(size, directory .. "/" .. name)
 end
@@ -37,4 +35,4 @@ for i, op in ipairs(ops) do
 end
 print("never more than two: " .. tostring(most <= 2))
 
-run("rm", "-r", directory)
+opscript.run { "rm", "-r", directory }

@@ -3,13 +3,11 @@
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
-local function run(op, command) return opscript.run(command) end
-
 local commands = { { "sleep", "100" }, { "sh", "-c", "echo 'disk full' >&2; exit 3" }, { "sleep", "200" } }
 local queue = OperationQueue.new { maxConcurrentOperationCount = #commands }
 local ops, culprit = {}, nil
 for i, command in ipairs(commands) do
-  ops[i] = Operation.new { name = "command " .. i, main = run, arguments = { command } }
+  ops[i] = Operation.new { name = "command " .. i, main = function() opscript.run(command) end }
   ops[i].completionBlock = function(op)                      -- runs here, so it can use the variables around it
     if op.error and not culprit then
       culprit = op

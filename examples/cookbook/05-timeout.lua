@@ -11,8 +11,7 @@ endless:waitUntilFinished()
 print(endless.error.kind)
 
 -- A program is ended, with all processes that it has started.
-local program = opscript.process { "sleep", 1000, timeout = 0.05 }
-print(pcall(program.wait, program))
+print(pcall(opscript.run, { "sleep", 1000, timeout = 0.05 }))
 
 -- A wait ends, but the operation continues.
 local slow = queue:addOperation(function(op)

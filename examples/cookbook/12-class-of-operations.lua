@@ -1,5 +1,5 @@
 #!/usr/bin/env opscript
--- A class of operations: commands that fail when their status is not 0, and keep their output.
+-- A class of operations: commands that fail if their status is not the expected one, and keep their output.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
 
@@ -12,9 +12,7 @@ function Command:init(line)                                  -- called by Comman
 end
 
 function Command:main()                                      -- called on a worker
-  local ended = opscript.sh(self.line):wait()
-  if ended.status ~= self.expectedStatus then error("status " .. tostring(ended.status), 0) end
-  return (ended.stdout:gsub("\n$", ""))
+  return opscript.run { "sh", "-c", self.line, ok = self.expectedStatus }
 end
 
 local Count = Command:subclass "Count"                       -- a subclass of Command

@@ -31,11 +31,9 @@ end
 if arg[1] then return batch(arg[1]) end
 
 -- Starts the batch as a separate process, as a timer of the system would.
-local folder = os.tmpname()
-os.remove(folder)
+local folder = opscript.run "mktemp -d"
 local function start(night, environment)
-  local process = opscript.process { "/proc/self/exe", "--store", folder, arg[0], night, env = environment }
-  local ended = process:wait()
+  local ended = opscript.process({ "/proc/self/exe", "--store", folder, arg[0], night, env = environment }):wait()
   print(night .. (ended.signal and ", ended by " .. ended.signal or ""))
   io.write(ended.stdout)
 end
@@ -43,4 +41,4 @@ start("monday", { POWER_FAILS = "yes" })
 start("monday")
 start("monday")
 start("tuesday")
-opscript.process({ "rm", "-r", folder }):wait()
+opscript.run { "rm", "-r", folder }

@@ -2,8 +2,7 @@
 -- A service. Looks for jobs in a directory at regular intervals, does each of them once, and stops on request.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
-local spool = os.tmpname() .. ".d"
-opscript.run { "mkdir", spool }
+local spool = opscript.run "mktemp -d"
 local function write(name, text)
   local file <close> = assert(io.open(spool .. "/" .. name, "w"))
   file:write(text)
@@ -32,7 +31,7 @@ end
 local looks = OperationQueue.new { name = "looks", maxConcurrentOperationCount = 1 }
 local function look()
   if looks.operationCount > 0 then return end                -- the previous look has not finished
-  local op = Operation.new { name = "look", main = function() return opscript.sh("ls " .. spool):wait().stdout end }
+  local op = Operation.new { name = "look", main = function() return opscript.run { "ls", spool } end }
   op.completionBlock = function()
     for name in op.result:gmatch "[^\n]+" do
       if name == "stop" then
@@ -56,4 +55,4 @@ OperationQueue.new():addOperation(stopped):waitUntilFinished()
 jobs:waitUntilAllOperationsAreFinished()
 table.sort(finished)
 print(table.concat(finished, "\n"))
-opscript.sh("rm -r " .. spool):wait()
+opscript.run { "rm", "-r", spool }

@@ -11,23 +11,21 @@ write("sum.h", "int sum(int a, int b);\n")
 write("sum.c", '#include "sum.h"\nint sum(int a, int b) { return a + b; }\n')
 write("main.c", '#include <stdio.h>\n#include "sum.h"\nint main(void) { printf("%d\\n", sum(2, 3)); }\n')
 
-local function run(op, ...) opscript.run { ... } end         -- a program with its arguments
-
 local function build()
   local steps, objects = {}, {}
   for i, name in ipairs { "main", "sum" } do
     local source, object, depfile = folder .. name .. ".c", folder .. name .. ".o", folder .. name .. ".d"
     objects[i] = object
-    steps[i] = Operation.new {
-      name = name .. ".o", inputs = source, outputs = object, depfile = depfile, main = run,
-      arguments = { "cc", "-MMD", "-MF", depfile, "-c", source, "-o", object },
-    }
+    steps[i] = Operation.new { name = name .. ".o", inputs = source, outputs = object, depfile = depfile, main = function(op)
+      opscript.run { "cc", "-MMD", "-MF", depfile, "-c", source, "-o", op:output() }
+    end }
   end
   local program = folder .. "program"
-  steps[#steps + 1] = Operation.new {
-    name = "program", inputs = objects, outputs = program, main = run, arguments = { "cc", "-o", program, table.unpack(objects) },
-    dependencies = { table.unpack(steps) }, dependencyPolicy = "succeeded",
-  }
+  local link = Operation.new { name = "program", inputs = objects, outputs = program, dependencies = steps, main = function(op)
+    opscript.run { "cc", "-o", op:output(), table.unpack(objects) }
+  end }
+  link.dependencyPolicy = "succeeded"
+  steps[#steps + 1] = link
   OperationQueue.new():addOperations(steps, true)
   for _, op in ipairs(steps) do
     print("", op.name, op.isSkipped and "is up to date" or "was made: " .. op:whyRun():gsub("'.*/", "'"))
@@ -40,5 +38,5 @@ write("sum.c", '#include "sum.h"\nint sum(int a, int b) { return b + a + 1; }\n'
 print "a source was edited" build()
 write("sum.h", "int sum(int first, int second);\n")
 print "a header was edited" build()
-io.write("the program prints ", opscript.sh(folder .. "program"):wait().stdout)
-run(nil, "rm", "-r", folder)
+print("the program prints " .. opscript.run { folder .. "program" })
+opscript.run { "rm", "-r", folder }

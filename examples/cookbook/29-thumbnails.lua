@@ -7,12 +7,12 @@ local folder = opscript.run { "mktemp", "-d" } .. "/"
 local downloads = OperationQueue.new { name = "downloads", rateLimit = { count = 100, seconds = 1, burst = 10 } }
 local thumbnails = OperationQueue.new "thumbnails"
 
-local function fetch(op, name, tag, path)                    -- stands for curl
+local function fetch(op, name, tag)                          -- stands for curl
   if name == "moon" and op.attempt == 1 then error "connection reset" end
-  opscript.run(("echo 'picture %s of the %s' >%s"):format(tag, name, path))
+  opscript.run { "echo", "picture", tag, "of the", name, stdout = op:output() }
 end
-local function shrink(op, path, thumbnail)                   -- stands for convert
-  opscript.run(("head -c 11 %s >%s"):format(path, thumbnail))
+local function shrink(op, picture)                           -- stands for convert
+  opscript.run { "head", "-c", 11, picture, stdout = op:output() }
 end
 
 -- `tags` has the server's tag of each picture, which changes with the picture.
@@ -21,11 +21,11 @@ local function run(tags)
   for name, tag in pairs(tags) do
     local picture, thumbnail = folder .. name .. ".jpg", folder .. name .. ".small.jpg"
     local fetched = Operation.new {
-      name = "fetch " .. name, outputs = picture, main = fetch, arguments = { name, tag, picture },
+      name = "fetch " .. name, outputs = picture, main = fetch, arguments = { name, tag },
       retry = { attempts = 5, delay = 0.01 }, timeout = 60,
     }
     local shrunk = Operation.new {
-      name = "shrink " .. name, inputs = picture, outputs = thumbnail, main = shrink, arguments = { picture, thumbnail },
+      name = "shrink " .. name, inputs = picture, outputs = thumbnail, main = shrink, arguments = { picture },
       dependencies = { fetched }, dependencyPolicy = "succeeded",
     }
     downloads:addOperation(fetched)
