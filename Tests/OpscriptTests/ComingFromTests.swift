@@ -71,6 +71,42 @@ struct ComingFromTests {
                         """.utf8), errors: []))
     }
 
+    /// A command of another tool, and a command or script that does the same: two blocks that follow each other in `options.md`.
+    struct Pair: CustomTestStringConvertible {
+        let tool, ours: Markdown.Block
+        var testDescription: String { "options.md:\(tool.line)" }
+    }
+
+    /// Without those of GNU parallel if it is not installed.
+    static let pairs: [Pair] = {
+        let blocks = Markdown.blocks(in: String(decoding: Paths.read("\(directory)/options.md") ?? [], as: UTF8.self))
+        let hasParallel = (try? Command.shell("command -v parallel").run())?.status == 0
+        return stride(from: 0, to: blocks.count - 1, by: 2).map { Pair(tool: blocks[$0], ours: blocks[$0 + 1]) }
+            .filter { hasParallel || !$0.tool.text.hasPrefix("parallel ") }
+    }()
+
+    @Test("An option of another tool and its counterpart here print the same lines", arguments: pairs)
+    func option(pair: Pair) throws {
+        let lines = try [pair.tool, pair.ours].map { block in
+            let directory = try ScratchDirectory()
+            try directory.write(block.text, to: "block")
+            let run = Command.shell(
+                """
+                export HOME="$PWD"
+                cp "$1"/Makefile "$1"/counts.lua . && mkdir counts texts
+                echo 'one two three' >texts/a.txt
+                echo 'four five' >texts/b.txt
+                echo 'six' >texts/c.txt
+                ls texts/* >names
+                seq 5 >numbers
+                opscript() { "$OPSCRIPT" "$@"; }
+                if [ "$2" = lua ]; then opscript block; else . ./block; fi
+                """, Self.directory, block.language)
+            return try run.directory(directory.path).run().lines.sorted()
+        }
+        #expect(lines[0] == lines[1] && !lines[0].isEmpty)
+    }
+
     @Test("A function whose result is kept runs once", arguments: ["/usr/bin/python3 primes.py", #""$OPSCRIPT" primes.lua"#])
     func primes(command: String) throws {
         let directory = try ScratchDirectory()
