@@ -12,7 +12,7 @@ struct ProgramExampleTests {
 
     @Test("Every example is run by a test")
     func all() throws {
-        let tested = ["compile", "compress", "download", "sum"]
+        let tested = ["check", "compile", "compress", "download", "sum"]
         #expect(try Command.shell("cd \"$1\" && ls", Self.scripts).run().lines == tested.map { $0 + ".lua" })
     }
 
@@ -122,6 +122,32 @@ struct ProgramExampleTests {
             cat files/file7
             """)
         let expected = "30\n30\nfile7 runs: output 'files/file7' is missing\n/file7"
+        #expect(outcome == Outcome(status: 0, output: Array(expected.utf8), errors: []), "\(outcome)")
+    }
+
+    @Test("check names the programs that fail or hang, and shows what they have written")
+    func check() throws {
+        let outcome = try run(
+            """
+            program() { printf '#!/bin/sh\n%s\n' "$2" >"$1"; chmod +x "$1"; }
+            program passes 'echo unseen'
+            program fails 'echo expected 3, got 4; echo oops >&2; exit 1'
+            program hangs 'exec sleep 100'
+            "$OPSCRIPT" check.lua 50 ./passes ./fails 2>&1 || echo "status $?"
+            "$OPSCRIPT" check.lua 0.2 ./hangs | grep -o 'not ok.*\\|took longer'
+            """)
+        let expected = """
+            ok 1 - ./passes
+            not ok 2 - ./fails
+            ./fails: exit status 1
+            expected 3, got 4
+            oops
+
+            status 1
+            not ok 1 - ./hangs
+            took longer
+
+            """
         #expect(outcome == Outcome(status: 0, output: Array(expected.utf8), errors: []), "\(outcome)")
     }
 }

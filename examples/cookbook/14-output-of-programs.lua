@@ -3,26 +3,23 @@
 
 local queue = opscript.OperationQueue.new()
 
-local whole = queue:addOperation(function()
-  local ended = opscript.process({ "sort", "-n", input = "10\n9\n1\n" }):wait()
-  return ended.stdout
-end)
+local whole = queue:addOperation(function() return opscript.run { "sort", "-n", input = "10\n9\n1\n" } end)
 
 local longest = queue:addOperation(function()
   local longest = ""
-  local program = opscript.process { "printf", "one\nthree\nfive\n", stdout = "pipe" }
-  for line in program:lines() do
+  for line in opscript.process({ "printf", "one\nthree\nfive\n", stdout = "pipe" }):lines() do
     if #line > #longest then longest = line end
   end
   return longest
 end)
 
-local failing = queue:addOperation(function()
-  local ended = opscript.sh "echo 'no such file' >&2; exit 1":wait()
-  return ended.status, ended.stderr
+local sorted = queue:addOperation(function()                 -- a pipe of the kernel between two programs
+  return opscript.pipeline({ "seq", 100000 }, { "sort", "-rn" }, { "head", "-n", 1 })
 end)
 
+local failing = queue:addOperation(function() return opscript.run "echo 'no such file' >&2; exit 3" end)
+
 queue:waitUntilAllOperationsAreFinished()
-io.write(whole.result)
-print(longest.result)
-io.write(failing.results[1], "\t", failing.results[2])
+print(whole.result)
+print(longest.result, sorted.result)
+print(failing.error.value.status, failing.error.message)
