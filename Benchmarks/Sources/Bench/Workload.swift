@@ -243,6 +243,31 @@ struct Catalogue {
         ]
     }
 
+    /// The workloads of programs.
+    var programsOfScripts: [Workload] {
+        func ours(_ workload: String, _ full: Int) -> Subject {
+            Subject(name: "opscript", commands: [[programs.opscript, programs.scripts + "/programs.lua", workload, count(full)]])
+        }
+        func peer(_ name: String, _ workload: String, _ full: Int) -> Subject {
+            Subject(name: name, commands: [["python3", programs.scripts + "/programs.py", name, workload, count(full)]])
+        }
+        return [
+            Workload(
+                name: "R1", title: "programs that do nothing, in a queue", unit: "µs", ours: ours("R1", 1000),
+                peers: [peer("xargs", "R1", 1000), peer("pool", "R1", 1000)],
+                goals: [Goal(peer: "xargs", must: 1.1), Goal(peer: "pool", must: 0.5)]),
+            Workload(
+                name: "R2", title: "sha256sum of a file of 256 KB", unit: "µs", ours: ours("R2", 415),
+                peers: [peer("xargs", "R2", 415), peer("pool", "R2", 415)], goals: [Goal(peer: "xargs", must: 0.9)]),
+            Workload(
+                name: "R3", title: "a megabyte of a program's lines", unit: "ms", ours: ours("R3", 2000),
+                peers: [peer("lua5.4", "R3", 2000)], goals: [Goal(peer: "lua5.4", must: 2)]),
+            Workload(
+                name: "R4", title: "one program after the other", unit: "µs", ours: ours("R4", 1000),
+                peers: [subject("C", "CSubject", "R4", 1000)], goals: [Goal(peer: "C", must: 1.2)]),
+        ]
+    }
+
     /// The workloads of groups and exclusion in scripts, each beside plain operations.
     var groupsAndExclusion: [Workload] {
         func beside(_ peer: String, _ name: String, _ title: String, _ form: String) -> Workload {
@@ -301,7 +326,7 @@ struct Catalogue {
     }
 
     var all: [Workload] {
-        let all = engine + dressed + memory + scripts + groupsAndExclusion + embedding + command
+        let all = engine + dressed + memory + scripts + programsOfScripts + groupsAndExclusion + embedding + command
         return all.filter { $0.name != "P" || !programs.missing.contains("valgrind") }.map {
             var workload = $0
             workload.peers.removeAll { programs.missing.contains($0.name) }

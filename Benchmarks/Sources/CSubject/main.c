@@ -4,10 +4,12 @@
 #include "pool.h"
 
 #include <malloc.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -172,6 +174,18 @@ static double speed_up(int count) {
     return alone / (now() - start);
 }
 
+// One program after the other, in microseconds.
+static double spawn(int count) {
+    double start = now();
+    for (int i = 0; i < count; i++) {
+        char *arguments[] = {"true", NULL};
+        pid_t pid;
+        int status = -1;
+        if (posix_spawnp(&pid, "true", NULL, NULL, arguments, environ) != 0 || waitpid(pid, &status, 0) != pid || status != 0) abort();
+    }
+    return (now() - start) / count / 1e3;
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -180,6 +194,7 @@ int main(int argc, char **argv) {
     } workloads[] = {
         {"W1", flood, 0},  {"W1s", submit, 0}, {"W1s-bytes", submit_bytes, 0}, {"W2", chain, 0},      {"W3", fan, 0},
         {"W4", layered, 0}, {"W5", ping, 0},    {"W6", flood, 1},               {"W7", priorities, 0}, {"W8", speed_up, 2},
+        {"R4", spawn, 1},
     };
     int count = argc == 3 ? atoi(argv[2]) : 0;
     if (count < 1) {
