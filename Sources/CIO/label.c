@@ -2,6 +2,7 @@
 // that may block; the program waits meanwhile, as soon as its pipe is full.
 #include "label.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@ struct label {
     bool is_writing;
     bool has_failed;  // the output takes no more
     bool is_ending;   // nothing more is read
+    bool is_inside;   // the last piece was no whole line
     char bytes[CAPACITY];
 };
 
@@ -36,27 +38,44 @@ static void finish(label *label) {
     if (!label->is_writing && !uv_is_closing((uv_handle_t *)&label->pipe)) uv_close((uv_handle_t *)&label->pipe, on_close);
 }
 
-// On a thread of the pool. The lock of the file keeps other output out of the lines.
-static void write_lines(uv_work_t *work) {
-    label *label = work->data;
-    FILE *target = label->target;
-    flockfile(target);
-    for (size_t start = 0; start < label->whole;) {
+// The lines with their labels, in one piece of memory, and its length. NULL if memory runs out.
+static char *labelled(label *label, size_t *length) {
+    size_t text_length = strlen(label->text), line_count = 1;
+    for (size_t i = 0; i < label->whole; i++) line_count += label->bytes[i] == '\n';
+    char *all = malloc(label->whole + line_count * (text_length + 3)), *next = all;
+    if (all == NULL) return NULL;
+    size_t start = 0;
+    // The piece before has got its newline already.
+    if (label->is_inside && label->whole > 0 && label->bytes[0] == '\n') start = 1;
+    while (start < label->whole) {
         const char *line = label->bytes + start;
         const char *end = memchr(line, '\n', label->whole - start);
-        size_t length = end != NULL ? (size_t)(end - line) : label->whole - start;
-        fputs(label->text, target);
-        fwrite(": ", 1, 2, target);
-        fwrite(line, 1, length, target);
-        putc('\n', target);
-        start += length + (end != NULL);
+        size_t count = end != NULL ? (size_t)(end - line) : label->whole - start;
+        next = mempcpy(mempcpy(next, label->text, text_length), ": ", 2);
+        next = mempcpy(next, line, count);
+        *next++ = '\n';
+        start += count + (end != NULL);
     }
-    label->has_failed = fflush(target) != 0;
-    funlockfile(target);
+    label->is_inside = label->whole > 0 && label->bytes[label->whole - 1] != '\n';
+    *length = (size_t)(next - all);
+    return all;
+}
+
+// On a thread of the pool. One write, so that no other process writes inside a line, and with the lock of the file, which keeps our own output out.
+static void write_lines(uv_work_t *work) {
+    label *label = work->data;
+    size_t length = 0;
+    char *all = labelled(label, &length);
+    flockfile(label->target);
+    label->has_failed = all == NULL || fflush(label->target) != 0 || fwrite(all, 1, length, label->target) != length || fflush(label->target) != 0;
+    funlockfile(label->target);
+    free(all);
 }
 
 static void on_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer);
 static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer);
+
+static bool write_first(label *label, size_t whole);
 
 static void on_written(uv_work_t *work, int status) {
     (void)status;
@@ -64,7 +83,10 @@ static void on_written(uv_work_t *work, int status) {
     label->is_writing = false;
     label->count -= label->whole;
     memmove(label->bytes, label->bytes + label->whole, label->count);
-    if (label->is_ending || label->has_failed || uv_read_start((uv_stream_t *)&label->pipe, on_allocate, on_read) != 0) finish(label);
+    if (label->has_failed) return finish(label);
+    // The end of a line that has no newline, or lines that arrived during the write.
+    if (label->is_ending && label->count > 0 && write_first(label, label->count)) return;
+    if (label->is_ending || uv_read_start((uv_stream_t *)&label->pipe, on_allocate, on_read) != 0) finish(label);
 }
 
 static bool write_first(label *label, size_t whole) {
@@ -119,6 +141,8 @@ label *label_start(uv_loop_t *loop, int descriptor, const char *text, bool is_st
 }
 
 void label_stop(label *label) {
+    if (uv_is_closing((uv_handle_t *)&label->pipe)) return;
     uv_read_stop((uv_stream_t *)&label->pipe);
-    finish(label);
+    label->is_ending = true;
+    if (!label->is_writing && !write_first(label, label->count)) finish(label);
 }

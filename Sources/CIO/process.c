@@ -300,7 +300,10 @@ static void open_label(cio_process *process, int i) {
     process->child.labels[i] = -1;
     output->process = process;
     output->label = label_start(&process->loop->uv, descriptor, process->label, i == 1, on_label_end, output);
-    if (output->label != NULL) process->handle_count++;
+    if (output->label != NULL)
+        process->handle_count++;
+    else
+        lack_memory(process);
 }
 
 static void adopt(command *command) {

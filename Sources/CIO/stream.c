@@ -20,6 +20,7 @@ struct cio_stream {
     cio_loop *loop;
     bool writes;
     size_t limit;  // bytes that it keeps
+    pid_t process;  // that may read and write: a forked one would take what belongs to this one
     cio_callback ready;
     command watch, leave;
 
@@ -28,6 +29,8 @@ struct cio_stream {
     int descriptor;  // the loop closes it, because it may poll it; then -1
     bool is_watched;
     bool is_closed;  // no thread reads or writes any more
+    bool is_lent;    // a program that starts is to read the pipe
+    unsigned revision;  // changes with `bytes` and `has_ended`
     bool has_ended;  // the program and its children have closed the pipe
     bool is_leaving;  // the loop closes the descriptor soon
     char *bytes;     // owned; those from `first` to `last` have not been taken
@@ -86,7 +89,12 @@ static void watch(command *command) {
     cio_stream *stream = CONTAINER(command, cio_stream, watch);
     cio_loop *loop = stream->loop;
     bool is_polling = false;
-    if (stream->descriptor >= 0 && !loop->is_stopping) {
+    if (loop->is_stopping) cio_stream_close(stream);
+    pthread_mutex_lock(&stream->lock);
+    // uv_poll_init makes the pipe non-blocking, also for a program that has got it.
+    bool may_poll = stream->descriptor >= 0 && !stream->is_closed && !stream->is_lent;
+    pthread_mutex_unlock(&stream->lock);
+    if (may_poll) {
         if (!stream->is_polled && uv_poll_init(&loop->uv, &stream->poll, stream->descriptor) == 0) {
             stream->poll.data = stream;
             stream->is_polled = true;
@@ -118,8 +126,11 @@ void streams_leave(cio_loop *loop) {
         cio_stream *stream = loop->streams;
         // `ready` may drop the last reference of others.
         atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);
+        bool is_watched = uv_is_active((uv_handle_t *)&stream->poll);
         stop_polling(stream);
-        announce(stream);
+        cio_stream_close(stream);
+        // A command that is still queued announces by itself.
+        if (is_watched) announce(stream);
         release(stream);
     }
 }
@@ -140,6 +151,7 @@ cio_stream *cio_stream_new(cio_loop *loop, int descriptor, bool writes, size_t l
     stream->descriptor = descriptor;
     stream->writes = writes;
     stream->limit = limit;
+    stream->process = getpid();
     stream->ready = ready;
     stream->watch.run = watch;
     stream->leave.run = leave;
@@ -147,14 +159,17 @@ cio_stream *cio_stream_new(cio_loop *loop, int descriptor, bool writes, size_t l
     return stream;
 }
 
-bool cio_stream_watch(cio_stream *stream) {
+bool cio_stream_watch(cio_stream *stream, unsigned revision) {
     pthread_mutex_lock(&stream->lock);
-    bool is_open = !stream->is_closed, is_new = is_open && !stream->is_watched;
+    bool is_open = !stream->is_closed;
+    bool has_changed = is_open && revision != CIO_ANY_REVISION && revision != (stream->revision & CIO_REVISIONS);
+    bool is_new = is_open && !has_changed && !stream->is_watched;
     if (is_new) {
         stream->is_watched = true;
         atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);
     }
     pthread_mutex_unlock(&stream->lock);
+    if (has_changed) stream->ready.call(stream->ready.context);
     if (!is_new || loop_post(stream->loop, &stream->watch)) return is_open;
     pthread_mutex_lock(&stream->lock);
     stream->is_watched = false;
@@ -194,18 +209,28 @@ void cio_stream_release(cio_stream *stream) {
     release(stream);
 }
 
-int cio_stream_lend(cio_stream *stream) {
+int cio_stream_lend(cio_stream *stream, int *error) {
     pthread_mutex_lock(&stream->lock);
     int lent = -1;
-    if (!stream->is_closed && stream->first == stream->last && fcntl(stream->descriptor, F_SETFL, O_RDONLY) == 0)
+    *error = 0;
+    if (!stream->is_closed && !stream->is_lent && stream->first == stream->last && stream->descriptor >= 0) {
         lent = fcntl(stream->descriptor, F_DUPFD_CLOEXEC, 3);
+        if (lent < 0) *error = errno;
+        // The program expects that a read waits.
+        if (lent >= 0) fcntl(lent, F_SETFL, O_RDONLY);
+        stream->is_lent = lent >= 0;
+    }
     pthread_mutex_unlock(&stream->lock);
     return lent;
 }
 
-void cio_stream_take_back(int lent) {
+void cio_stream_take_back(cio_stream *stream, int lent) {
     fcntl(lent, F_SETFL, O_RDONLY | O_NONBLOCK);
     close(lent);
+    pthread_mutex_lock(&stream->lock);
+    stream->is_lent = false;
+    pthread_mutex_unlock(&stream->lock);
+    stream->ready.call(stream->ready.context);
 }
 
 // MARK: reading, with the lock held
@@ -236,12 +261,13 @@ static bool make_room(cio_stream *stream) {
 
 static void has_ended(cio_stream *stream) {
     stream->has_ended = true;
+    stream->revision++;
     leave_soon(stream);
 }
 
 // Reads what the pipe has, once. Returns CIO_TAKEN if there are new bytes, or that there are no more.
 static cio_take fill(cio_stream *stream) {
-    if (stream->is_closed) return CIO_TAKE_CLOSED;
+    if (stream->is_closed || stream->is_lent || getpid() != stream->process) return CIO_TAKE_CLOSED;
     if (stream->has_ended) return CIO_TAKE_END;
     if (count_of(stream) > stream->limit) return CIO_TAKE_LIMIT;
     if (!make_room(stream)) return CIO_TAKE_MEMORY;
@@ -250,10 +276,12 @@ static cio_take fill(cio_stream *stream) {
         count = read(stream->descriptor, stream->bytes + stream->last, ONE_READ);
     } while (count < 0 && errno == EINTR);
     if (count < 0 && errno == EAGAIN) return CIO_TAKE_LATER;
-    if (count > 0)
+    if (count > 0) {
         stream->last += (size_t)count;
-    else
+        stream->revision++;
+    } else {
         has_ended(stream);
+    }
     return CIO_TAKEN;
 }
 
@@ -274,7 +302,8 @@ static void drop(cio_stream *stream, size_t count) {
 typedef struct cursor {
     cio_stream *stream;
     size_t at;
-    bool lacks;  // more bytes must arrive before the end of the numeral is known
+    bool lacks;    // more bytes must arrive before the end of the numeral is known
+    bool is_long;  // it has more characters than Lua reads
 } cursor;
 
 static int next_byte(cursor *cursor) {
@@ -286,7 +315,9 @@ static int next_byte(cursor *cursor) {
 
 static bool scan(cursor *cursor, const char *set) {
     int byte = next_byte(cursor);
-    if (byte == 0 || strchr(set, byte) == NULL || cursor->at >= LONGEST_NUMERAL) return false;
+    if (byte == 0 || strchr(set, byte) == NULL) return false;
+    cursor->is_long = cursor->at >= LONGEST_NUMERAL;
+    if (cursor->is_long) return false;
     cursor->at++;
     return true;
 }
@@ -316,6 +347,8 @@ static bool find_numeral(cio_stream *stream, size_t *length) {
         scan_digits(&cursor, false);
     }
     *length = cursor.at;
+    // As with Lua's files, the characters are taken, and are no number.
+    if (cursor.is_long) stream->bytes[stream->first] = '?';
     return !cursor.lacks;
 }
 
@@ -349,9 +382,17 @@ static bool find(cio_stream *stream, cio_format format, size_t wanted, size_t *l
 
 // MARK: reading and writing
 
+// Releases the lock. Tells a thread that waits for the pipe if this thread has read bytes from the pipe before the loop has seen them.
+static void unlock_after_reading(cio_stream *stream, unsigned revision_before) {
+    bool is_missed = stream->is_watched && stream->revision != revision_before && (count_of(stream) > 0 || stream->has_ended);
+    pthread_mutex_unlock(&stream->lock);
+    if (is_missed) stream->ready.call(stream->ready.context);
+}
+
 int cio_stream_take(void *object, int format, size_t wanted, char *bytes, size_t room, size_t *taken) {
     cio_stream *stream = object;
     pthread_mutex_lock(&stream->lock);
+    unsigned revision = stream->revision;
     size_t rest;
     cio_take outcome = CIO_TAKEN;
     while (!find(stream, (cio_format)format, wanted, taken, &rest) && outcome == CIO_TAKEN) outcome = fill(stream);
@@ -368,15 +409,17 @@ int cio_stream_take(void *object, int format, size_t wanted, char *bytes, size_t
             drop(stream, *taken + rest);
         }
     }
-    pthread_mutex_unlock(&stream->lock);
+    if (outcome == CIO_TAKE_LATER) *taken = stream->revision & CIO_REVISIONS;
+    unlock_after_reading(stream, revision);
     return outcome;
 }
 
 cio_take cio_stream_keep(cio_stream *stream) {
     pthread_mutex_lock(&stream->lock);
+    unsigned revision = stream->revision;
     cio_take outcome = stream->is_watched ? CIO_TAKE_LATER : CIO_TAKEN;
     while (outcome == CIO_TAKEN) outcome = fill(stream);
-    pthread_mutex_unlock(&stream->lock);
+    unlock_after_reading(stream, revision);
     return outcome;
 }
 

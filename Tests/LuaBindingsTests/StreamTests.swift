@@ -346,6 +346,47 @@ import Testing
             """)
     }
 
+    @Test("onExit follows the last line, also if onLine waits, and though a process that was left behind writes on")
+    func lastLines() throws {
+        try run(
+            """
+            local events = {}
+            opscript.process({ "seq", 3, onLine = function(line)
+              opscript.sleep(0.01)
+              events[#events + 1] = line
+            end, onExit = function() events[#events + 1] = "exit" end }):wait()
+            while #events < 4 do opscript.sleep(0.001) end
+            assert(table.concat(events, " ") == "1 2 3 exit", table.concat(events, " "))
+            local count, hasEnded = 0, false
+            local p = opscript.process { "sh", "-c", "yes & echo", captureLimit = 4096, stderr = "null", onLine = function() count = count + 1 end,
+              onExit = function() hasEnded = true end }
+            while not hasEnded do opscript.sleep(0.001) end
+            p.stdout:close()
+            """)
+    }
+
+    @Test("A program that has got a signal other than to end still may not write more than captureLimit unread")
+    func signals() throws {
+        try runTwice(
+            """
+            local p = opscript.process { "sh", "-c", "trap '' USR1; echo; exec yes", stdout = "pipe", captureLimit = 1000 }
+            assert(p:read() == "" and p:kill "USR1")
+            local ok, message = pcall(p.wait, p)
+            assert(not ok and message:find "more than 1000 bytes that no code has read", message)
+            """)
+    }
+
+    @Test("A numeral of more than 200 characters is no number, as for Lua's files")
+    func longNumeral() throws {
+        try runTwice(
+            """
+            local p = opscript.process { "cat", stdin = "pipe", stdout = "pipe" }
+            p:write(("1"):rep(250), " 5"):closeInput()
+            assert(p:read "n" == nil and p:read(50) == ("1"):rep(50) and p:read "n" == 5)
+            p:wait()
+            """)
+    }
+
     @Test(
         "Misuse is an error that says what to do",
         arguments: [
@@ -366,6 +407,12 @@ import Testing
                 "onLine gets the lines of stdout: leave stdout out, or set it to 'pipe'"
             ),
             ("process { 'cat', onExit = print, stdout = 'pipe' }", "needs onLine"),
+            ("process { 'cat', onLine = print, stderr = 'pipe' }", "onLine cannot be combined with stderr = 'pipe'"),
+            ("process({ 'true', onLine = print }).stdout:read()", "read: the lines of stdout of 'true' go to its onLine"),
+            (
+                "process { 'cat', stdin = opscript.process { 'true', onLine = print } }",
+                "stdin: the lines of 'true' go to its onLine"
+            ),
             ("process({ 'true', stdout = 'pipe' }):read 'x'", "bad argument #1 to 'read' (invalid format)"),
             ("process({ 'true', stdout = 'pipe' }):read(-1)", "a number of bytes is at least 0"),
             ("process({ 'true', stdout = 'pipe' }):lines 'x'", "bad argument #1 to 'lines' (invalid format)"),
@@ -391,6 +438,11 @@ import Testing
             assert(opscript.pipeline({ "echo", "one" }) == "one" and opscript.pipeline({ "cat", input = "in" }, { "cat" }) == "in")
             -- `yes` ends by SIGPIPE, because `head` has enough.
             assert(opscript.pipeline({ "yes" }, { "head", "-n", 2 }) == "y\\ny")
+            -- A shell tells of the signal by a status.
+            assert(opscript.pipeline("cat /dev/zero | tr '\\0' x", { "head", "-c", 5 }) == "xxxxx")
+            -- The end of the last one by its timeout ends the others.
+            local isGood, late = pcall(opscript.pipeline, { "sleep", 1000 }, { "cat", timeout = 0.05 })
+            assert(not isGood and tostring(late):find "'cat' took longer than 0.05 s and was ended", late)
             local function fails(message, ...)
               local ok, problem = pcall(opscript.pipeline, ...)
               assert(not ok and tostring(problem) == message, tostring(problem))

@@ -19,12 +19,15 @@ import Testing
         }
         let hasEnded = Locked(false)
         engine.hold()
-        TestSupport.startThread {
-            body()
-            engine.givePlaces(max(0, count - 1))
-            hasEnded.withLock { $0 = true }
-            worker.inbox.wake()
-            engine.release()
+        // The start may sleep in the kernel. The monitor must not take the worker for blocked then, since the program has begun.
+        Engine.inPlace {
+            TestSupport.startThread {
+                body()
+                engine.givePlaces(max(0, count - 1))
+                hasEnded.withLock { $0 = true }
+                worker.inbox.wake()
+                engine.release()
+            }
         }
         _ = worker.inbox.run(inPlace: count > 0, until: { hasEnded.withLock { $0 } }, deadline: nil)
     }

@@ -197,7 +197,8 @@ typedef enum cio_take {
 cio_stream *cio_stream_new(cio_loop *loop, int descriptor, bool writes, size_t limit, cio_callback ready);
 
 /// Takes bytes as `format` asks, if the pipe has them; never waits. `stream` is a cio_stream. `wanted` is the number for CIO_BYTES. Copies at most
-/// `room` bytes to `bytes`, and sets `taken` to their number, or after CIO_TAKE_ROOM to the room that is needed. Returns a cio_take.
+/// `room` bytes to `bytes`, and sets `taken` to their number, after CIO_TAKE_ROOM to the room that is needed, or after CIO_TAKE_LATER to the
+/// revision of what the stream keeps, for cio_stream_watch. Returns a cio_take.
 int cio_stream_take(void *stream, int format, size_t wanted, char *bytes, size_t room, size_t *taken);
 
 /// Keeps what the pipe has for a later cio_stream_take, so that the program can write more; never waits. Returns CIO_TAKE_LATER, _END, _LIMIT,
@@ -208,19 +209,24 @@ cio_take cio_stream_keep(cio_stream *stream);
 /// the pipe is full, EPIPE if no process reads it. Sends no signal.
 int cio_stream_write(cio_stream *stream, const char *bytes, size_t count, size_t *written);
 
-/// Makes the loop call `ready` as soon as the pipe has bytes, or room for some, or has been closed at the other end. Returns false if the stream is
-/// closed or the loop has stopped; `ready` is not called then.
-bool cio_stream_watch(cio_stream *stream);
+#define CIO_REVISIONS 0x3fffffu
+#define CIO_ANY_REVISION UINT32_MAX
+
+/// Makes the loop call `ready` as soon as the pipe has bytes, or room for some, or has been closed at the other end. Calls `ready` at once if the
+/// stream keeps something else than at `revision`, because another thread has read from the pipe. Returns false if the stream is closed or the loop
+/// has stopped; `ready` is not called then.
+bool cio_stream_watch(cio_stream *stream, unsigned revision);
 
 /// Drops the bytes that are left, and closes the pipe soon. Calls `ready`. Further calls do nothing.
 void cio_stream_close(cio_stream *stream);
 
 bool cio_stream_is_closed(cio_stream *stream);
 
-/// Returns another descriptor of the pipe, for a program that is to read it, or -1 if the stream is closed or keeps bytes. Close the stream once the
-/// program has started; after a failure, give the descriptor back with cio_stream_take_back. Otherwise the caller closes the descriptor.
-int cio_stream_lend(cio_stream *stream);
-void cio_stream_take_back(int lent);
+/// Returns another descriptor of the pipe, for a program that is to read it. Nothing else reads the stream from then on. Returns -1 with an errno, or
+/// with 0 if the stream is closed or was read from. Close the stream once the program has started; after a failure, give the descriptor back with
+/// cio_stream_take_back. Otherwise the caller closes the descriptor.
+int cio_stream_lend(cio_stream *stream, int *error);
+void cio_stream_take_back(cio_stream *stream, int lent);
 
 /// Closes the stream, and releases the caller's reference.
 void cio_stream_release(cio_stream *stream);

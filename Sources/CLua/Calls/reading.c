@@ -48,7 +48,7 @@ static bool read_piece(lua_State *L, void *stream, clua_read_format format, size
             room = count;
             bytes = luaL_buffinitsize(L, &buffer, room);
         } else {
-            clua_call_host(L, streaming->await, outcome);
+            clua_call_host(L, streaming->await, CLUA_AWAITED(outcome, count));
             lua_settop(L, top);
         }
     }

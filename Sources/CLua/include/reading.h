@@ -17,8 +17,11 @@ typedef enum clua_read_format {
     CLUA_READ_NUMERAL,
 } clua_read_format;
 
-/// Outcomes of clua_streaming.take. The host's `await` gets every other number.
+/// Outcomes of clua_streaming.take. The host's `await` gets every other number, and the low bits of the count that `take` has set: see
+/// CLUA_AWAITED.
 enum { CLUA_TAKEN, CLUA_TAKE_END, CLUA_TAKE_ROOM = 3 };
+
+#define CLUA_AWAITED(outcome, count) ((outcome) | (int)(((count)&0x3fffffu) << 8))
 
 /// Makes the function at stack index `function` the callback in the handle of an object, which it creates if necessary. Pushes the handle, or
 /// nothing on failure.

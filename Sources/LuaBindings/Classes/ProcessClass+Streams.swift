@@ -25,6 +25,7 @@ extension ProcessClass {
         guard let stream = process.stream(1) else {
             throw .argument(1, "stdin: the output of '\(process.program.name)' is no pipe: start it with stdout = 'pipe'")
         }
+        if stream.hasLines { throw .argument(1, "stdin: the lines of '\(process.program.name)' go to its onLine") }
         texts.append(nil)
         return (CIO_INPUT_DESCRIPTOR, stream)
     }
@@ -40,8 +41,8 @@ extension ProcessClass {
         } else if outputs[0] == CIO_PIPE, options[.onExit] != nil {
             throw .argument(1, "a program with onExit and stdout = 'pipe' needs onLine, or it would wait for a reader")
         }
-        if outputs[1] == CIO_PIPE, options[.onExit] != nil {
-            throw .argument(1, "onExit cannot be combined with stderr = 'pipe': use stderr = 'stdout' and onLine")
+        if outputs[1] == CIO_PIPE, let callback = [Option.onExit, .onLine].first(where: { options[$0] != nil }) {
+            throw .argument(1, "\(callback.rawValue) cannot be combined with stderr = 'pipe': use stderr = 'stdout' and onLine")
         }
     }
 

@@ -135,11 +135,15 @@ extension ScriptedFunctions {
             member.process = process
           end
           -- SIGPIPE tells a program that its reader has ended. It is a failure only if the reader has failed, and then that is the cause.
-          local culprit
+          -- A shell reports the signal of its last program as a status.
+          local culprit, isStopped
           for i = count, 1, -1 do
             local member = members[i]
+            local isLeft = isStopped and member.process.isRunning and member.process:kill()
             member.isGood, member.result, member.problem = await(member.process, member.statuses)
-            local isLeft = i < count and member.result and member.result.signal == "PIPE"
+            isStopped = isStopped or member.problem
+            local result = i < count and member.result or {}
+            isLeft = isLeft or result.signal == "PIPE" or member.start == sh and result.status == 141
             if not member.isGood and not isLeft then culprit = i end
           end
           if culprit then

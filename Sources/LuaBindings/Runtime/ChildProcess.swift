@@ -51,6 +51,8 @@ final class ChildProcess: @unchecked Sendable {
         var waiting: [Inbox] = []
         /// Whether code has got the result of the process, or has ended it.
         var isKnown = false
+        /// Whether code has sent a signal that ends most programs.
+        var isToEnd = false
         /// Whether the process keeps the engine from reporting that nothing can happen any more.
         var holdsEngine = false
         var hasEnded = false
@@ -208,12 +210,16 @@ final class ChildProcess: @unchecked Sendable {
         }
     }
 
-    var isKnown: Bool { mutable.withLock(\.isKnown) }
+    var isToEnd: Bool { mutable.withLock(\.isToEnd) }
 
     private func callBack(_ handle: ScriptProcess) {
         // The job may run before the I/O thread stores the flag.
         ended.store(true, ordering: .releasing)
-        if hasLines { handle.stream(1)?.deliverLines(areLast: true) }
+        guard hasLines, let lines = handle.stream(1) else { return callOnExit(handle) }
+        lines.afterLines { self.callOnExit(handle) }
+    }
+
+    private func callOnExit(_ handle: ScriptProcess) {
         guard callsBack else { return }
         unsafe withResult { result in
             unsafe state.runCallback(of: handle, for: group, argument: result, by: budget, named: "the onExit of '\(name)'")
@@ -247,6 +253,7 @@ final class ChildProcess: @unchecked Sendable {
     /// Ends the whole process group: SIGTERM, and two seconds later SIGKILL for the processes that remain.
     func end() {
         markKnown()
+        mutable.withLock { $0.isToEnd = true }
         if let pointer = unsafe pointer { unsafe cio_process_end(pointer) }
     }
 
@@ -256,6 +263,7 @@ final class ChildProcess: @unchecked Sendable {
     func send(signal: Int32) throws(Failure) -> Bool {
         guard let pointer = unsafe pointer else { return false }
         markKnown()
+        if [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL].contains(signal) { mutable.withLock { $0.isToEnd = true } }
         let error = unsafe cio_process_signal(pointer, signal)
         if error == ESRCH { return false }
         if error != 0 { throw Failure(message: "cannot send a signal to '\(name)': \(unsafe String(cString: cio_error_text(error)))") }

@@ -26,6 +26,8 @@ final class ProgramStream: EventSource, @unchecked Sendable {
     /// The state that calls the function in this object's handle with each line; nil if code reads the stream.
     private let lineState: LuaState?
     private var isDelivering = false
+    /// The work that waits for the last lines.
+    private var afterLines: (body: () -> Void, roundsLeft: Int)?
 
     private struct Mutable {
         /// The operation that has read last.
@@ -74,9 +76,10 @@ final class ProgramStream: EventSource, @unchecked Sendable {
 
     /// Waits until the stream has had an event since there were `count`. Callbacks run meanwhile.
     ///
+    /// - Parameter revision: what the stream kept at the read that found too little, as `cio_stream_take` has given it.
     /// - Throws: an error that ends the waiting body, if its operation was cancelled.
-    func awaitEvent(after count: Int, in state: LuaState) throws(CallError) {
-        guard unsafe cio_stream_watch(pointer) else {
+    func awaitEvent(after count: Int, revision: UInt32 = .max, in state: LuaState) throws(CallError) {
+        guard unsafe cio_stream_watch(pointer, revision) else {
             if isClosed { return }
             throw .message("the runtime is being closed: \(name) cannot be used any more")
         }
@@ -101,45 +104,66 @@ final class ProgramStream: EventSource, @unchecked Sendable {
     }
 
     /// Keeps what the program has written, so that the program can go on, until a script reads it. Returns false if that would be more than the
-    /// program's `captureLimit`.
+    /// program's `captureLimit`, or than memory has room for.
     func keep() -> Bool {
         let outcome = unsafe cio_stream_keep(pointer)
-        if outcome == CIO_TAKE_LATER { _ = unsafe cio_stream_watch(pointer) }
-        return outcome != CIO_TAKE_LIMIT
+        if outcome == CIO_TAKE_LATER { _ = unsafe cio_stream_watch(pointer, .max) }
+        return outcome != CIO_TAKE_LIMIT && outcome != CIO_TAKE_MEMORY
     }
 
-    /// Waits after a `cio_stream_take`, or throws the error that its outcome stands for.
-    func resume(after outcome: Int32, in state: LuaState) throws(CallError) {
-        switch cio_take(UInt32(outcome)) {
+    /// Waits after a `cio_stream_take`, or throws the error that its outcome stands for. `awaited` is a `CLUA_AWAITED`.
+    func resume(after awaited: Int32, in state: LuaState) throws(CallError) {
+        switch cio_take(UInt32(awaited & 0xff)) {
         case CIO_TAKE_LATER:
             isRead(by: state.currentOperation)
-            try awaitEvent(after: eventCount, in: state)
+            try awaitEvent(after: eventCount, revision: UInt32(awaited >> 8), in: state)
         case CIO_TAKE_LIMIT:
             throw .message(
                 "\(name): more than \(program.captureLimit) bytes at once: read less with read(n), or set captureLimit")
         case CIO_TAKE_CLOSED:
             throw .message("\(name) \(mutable.withLock(\.receiver).map { "goes to '\($0)': read that program" } ?? "is closed")")
         case CIO_TAKE_MEMORY: throw .noMemory
-        default: throw .message("opscript bug: outcome \(outcome) of a read")
+        default: throw .message("opscript bug: outcome \(awaited) of a read")
         }
     }
+
+    /// Whether the lines of the stream call a function, so that no code can read it.
+    var hasLines: Bool { lineState != nil }
 
     /// Whether lines still call the function in the handle while code of `state` waits. They do not while that function itself waits.
     func delivers(whileWaitingIn state: LuaState) -> Bool { lineState.map { $0 !== state || !isDelivering } ?? false }
 
     /// Makes the first line call the function in the handle.
-    func beginLines() { _ = unsafe cio_stream_watch(pointer) }
+    func beginLines() { _ = unsafe cio_stream_watch(pointer, .max) }
 
-    /// Reads the lines that have arrived, and calls the function in the handle with each. On the state's thread.
-    ///
-    /// - Parameter areLast: whether the program has ended. Otherwise other callbacks run after some lines.
-    func deliverLines(areLast: Bool = false) {
+    /// Reads the lines that have arrived, and calls the function in the handle with each. Other callbacks run after some lines. On the state's
+    /// thread.
+    func deliverLines() {
         guard let lineState, !isDelivering else { return }
         isDelivering = true
-        defer { isDelivering = false }
+        let hasMore = deliverSome(to: lineState)
+        isDelivering = false
+        if let next = afterLines, !hasMore || next.roundsLeft == 0 {
+            afterLines = nil
+            next.body()
+        } else if afterLines != nil {
+            afterLines?.roundsLeft -= 1
+        }
+        if hasMore { lineState.post { self.deliverLines() } }
+    }
+
+    /// Calls `body` after the lines that the program, which has ended, has written. A process that it has left behind may write for ever, so that
+    /// at most as many lines are read before as `captureLimit` has room for.
+    func afterLines(_ body: @escaping () -> Void) {
+        afterLines = (body, roundsLeft: program.captureLimit / Self.mostLines + 1)
+        deliverLines()
+    }
+
+    /// Returns whether more lines may have arrived.
+    private func deliverSome(to lineState: LuaState) -> Bool {
         var bytes = [CChar](repeating: 0, count: 1 << 10)
         var lineCount = 0
-        while areLast || lineCount < Self.mostLines {
+        while lineCount < Self.mostLines {
             var count = 0
             let outcome = unsafe bytes.withUnsafeMutableBufferPointer { bytes in
                 unsafe cio_take(
@@ -153,16 +177,18 @@ final class ProgramStream: EventSource, @unchecked Sendable {
                 call(with: bytes.prefix(count), in: lineState)
             case CIO_TAKE_ROOM: bytes = [CChar](repeating: 0, count: count)
             case CIO_TAKE_LATER:
-                if unsafe cio_stream_watch(pointer) { return }
-                return lineState.forget(self)
+                if unsafe !cio_stream_watch(pointer, UInt32(count)) { lineState.forget(self) }
+                return false
             case CIO_TAKE_LIMIT, CIO_TAKE_MEMORY:
                 lineState.core.reportCallbackError("\(name) has a line of more than \(program.captureLimit) bytes (captureLimit)")
                 program.end()
                 close()
-            default: return lineState.forget(self)
+            default:
+                lineState.forget(self)
+                return false
             }
         }
-        lineState.post { self.deliverLines() }
+        return true
     }
 
     private func call(with line: ArraySlice<CChar>, in state: LuaState) {
@@ -197,12 +223,14 @@ final class ProgramStream: EventSource, @unchecked Sendable {
 
     /// Calls `body` with a descriptor of the pipe, which another program is to read as its stdin. If that succeeds, the pipe belongs to that program.
     func lend(to name: String, _ body: (Int32) throws(CallError) -> Void) throws(CallError) {
-        let descriptor = unsafe cio_stream_lend(pointer)
+        var reason: Int32 = 0
+        let descriptor = unsafe cio_stream_lend(pointer, &reason)
         guard descriptor >= 0 else {
-            throw .message("\(self.name) cannot go to '\(name)': it \(isClosed ? "is closed" : "was read from")")
+            let why = reason == 0 ? isClosed ? "it is closed" : "it was read from" : unsafe String(cString: cio_error_text(reason))
+            throw .message("\(self.name) cannot go to '\(name)': \(why)")
         }
         do throws(CallError) { try body(descriptor) } catch {
-            cio_stream_take_back(descriptor)
+            unsafe cio_stream_take_back(pointer, descriptor)
             throw error
         }
         Glibc.close(descriptor)

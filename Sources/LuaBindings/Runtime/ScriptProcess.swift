@@ -64,9 +64,9 @@ extension ChildProcess {
                     readers.add(reader, waking: inbox)
                     return false
                 }
-                // The program has got a signal, so the script expects it to end.
-                if isKnown { stream.close() }
-                return !isKnown
+                // The script expects the program to end.
+                if isToEnd { stream.close() }
+                return !isToEnd
             }
             return full != nil
         }
