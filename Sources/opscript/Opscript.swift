@@ -10,6 +10,7 @@ struct Opscript {
         // The command is also installed under a second name: as the executable for worker processes of programs that use the library for C.
         WorkerProcess.serveIfRequested()
         openStandardDescriptors()
+        makeOutputBlock()
         Runtime.checkOutputAtExit()
         let words = CommandLine.arguments
         let name = words.first ?? "opscript"
@@ -37,6 +38,24 @@ struct Opscript {
     private static func openStandardDescriptors() {
         for descriptor in STDIN_FILENO...STDERR_FILENO where fcntl(descriptor, F_GETFD) < 0 {
             _ = unsafe open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY)
+        }
+    }
+
+    /// Makes writes to stdout and stderr wait for room. Another program may have made the pipe or terminal non-blocking, and may rely on that, so
+    /// this process opens its own descriptors where it can.
+    private static func makeOutputBlock() {
+        for descriptor in STDOUT_FILENO...STDERR_FILENO {
+            let flags = fcntl(descriptor, F_GETFL)
+            guard flags >= 0, flags & O_NONBLOCK != 0 else { continue }
+            var about = stat()
+            let isReopened = unsafe fstat(descriptor, &about) == 0 && [S_IFIFO, S_IFCHR].contains(about.st_mode & S_IFMT)
+            let own = unsafe isReopened ? open("/proc/self/fd/\(descriptor)", flags & O_ACCMODE | O_NOCTTY | O_CLOEXEC) : -1
+            if own >= 0 {
+                dup2(own, descriptor)
+                close(own)
+            } else {
+                _ = fcntl(descriptor, F_SETFL, flags & ~O_NONBLOCK)
+            }
         }
     }
 

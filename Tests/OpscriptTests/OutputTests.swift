@@ -157,6 +157,26 @@ struct OutputTests {
         #expect(outcome == Outcome(status: 0, output: [], errors: Array("status 141\n".utf8)), "\(outcome)")
     }
 
+    @Test("A pipe that another program has made non-blocking loses nothing", arguments: ["pipe", "socketpair"])
+    func nonBlocking(kind: String) throws {
+        let outcome = try Command.shell(
+            #"""
+            exec python3 - "$OPSCRIPT" <<'END'
+            import fcntl, os, socket, subprocess, sys
+            if "\#(kind)" == "pipe": read, write = os.pipe()
+            else: read, write = [s.detach() for s in socket.socketpair()]
+            fcntl.fcntl(write, fcntl.F_SETFL, fcntl.fcntl(write, fcntl.F_GETFL) | os.O_NONBLOCK)
+            script = "io.stderr:write('go', string.char(10)) for i = 1, 100000 do print('line ' .. i) end"
+            child = subprocess.Popen([sys.argv[1], "-e", script], stdout=write, stderr=subprocess.PIPE)
+            os.close(write)
+            child.stderr.readline()
+            print(sum(1 for line in os.fdopen(read, "rb")), child.wait())
+            END
+            """#
+        ).run()
+        #expect(outcome.text == "100000 0\n", "\(outcome)")
+    }
+
     @Test(
         "A pipe that is closed before the last write ends the process quietly, too",
         arguments: [
