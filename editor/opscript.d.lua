@@ -539,7 +539,9 @@ function Channel:close() end
 ---@field stdout? "capture"|"inherit"|"null"|"pipe"|string one of these, or a file's path
 ---@field stderr? "capture"|"inherit"|"null"|"pipe"|"stdout"|string
 ---@field label? boolean|string before each line of inherited output; true for the operation's name
+---@field terminal? boolean whether the program has the terminal
 ---@field timeout? number seconds
+---@field grace? number seconds from one signal to the next when the program is ended; 2 by default
 ---@field captureLimit? integer the bytes that each captured output may have; 64 MB by default
 ---@field slots? integer the places that the program has among the running operations: 1 by default, 0 for a program that mostly waits
 ---@field onExit? fun(result: opscript.ProcessResult)

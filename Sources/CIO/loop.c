@@ -48,6 +48,12 @@ static void run_commands(cio_loop *loop) {
 
 static void on_wake(uv_async_t *wake) { run_commands(wake->data); }
 
+// Closes the handles of the loop itself, which then ends.
+static void close_handles(cio_loop *loop) {
+    uv_handle_t *handles[] = {(uv_handle_t *)&loop->wake, (uv_handle_t *)&loop->ender, (uv_handle_t *)&loop->watch};
+    for (size_t i = 0; i < sizeof handles / sizeof *handles; i++) uv_close(handles[i], NULL);
+}
+
 void loop_process_has_gone(cio_loop *loop) {
     if (loop->is_awaited && loop->processes == NULL) {
         loop->is_awaited = false;
@@ -60,7 +66,7 @@ void loop_process_has_gone(cio_loop *loop) {
         loop->is_closed = is_empty;
         pthread_mutex_unlock(&loop->lock);
         if (is_empty) {
-            uv_close((uv_handle_t *)&loop->wake, NULL);
+            close_handles(loop);
             return;
         }
         // Run commands that arrived just before. None of them can keep a stopping loop alive for long.
@@ -125,15 +131,19 @@ cio_loop *cio_loop_start(int *error) {
     loop->end_processes.run = end_processes;
     loop->await_processes.run = await_processes;
     loop->stop.run = stop;
+    loop->cause = CIO_CANCEL;
     *error = uv_loop_init(&loop->uv);
     if (*error == 0) {
         *error = uv_async_init(&loop->uv, &loop->wake, on_wake);
         loop->wake.data = loop;
         if (*error == 0) {
+            uv_timer_init(&loop->uv, &loop->ender);
+            uv_timer_init(&loop->uv, &loop->watch);
+            loop->ender.data = loop->watch.data = loop;
             heed_ended_children();
             *error = -cplatform_start_thread(&loop->thread, run, loop);
             if (*error == 0) return loop;
-            uv_close((uv_handle_t *)&loop->wake, NULL);
+            close_handles(loop);
             uv_run(&loop->uv, UV_RUN_DEFAULT);
         }
         uv_loop_close(&loop->uv);
@@ -143,7 +153,10 @@ cio_loop *cio_loop_start(int *error) {
     return NULL;
 }
 
-void cio_loop_end_processes(cio_loop *loop) { loop_post(loop, &loop->end_processes); }
+void cio_loop_end_processes(cio_loop *loop, cio_cause cause) {
+    loop->cause = cause;
+    loop_post(loop, &loop->end_processes);
+}
 
 void cio_loop_await_processes(cio_loop *loop) {
     loop_post(loop, &loop->await_processes);

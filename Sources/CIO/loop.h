@@ -29,6 +29,11 @@ struct cio_loop {
     cio_timer *timers;
     cio_process *processes;
     cio_stream *streams;  // those that have a poll handle
+    struct ending *endings;  // the programs that are being ended
+    uv_timer_t ender;        // advances them
+    uint64_t look_at;        // on the clock of uv_now: when to look next for their processes
+    uv_timer_t watch;        // finds programs that want the terminal
+    cio_cause cause;         // why all programs are being ended
     sem_t none_left;   // posted when a thread waits and no process is left
     bool is_awaited;   // a thread waits until no process is left
     bool is_ending;    // processes are being ended

@@ -5,7 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "group.h"
+#include "ending.h"
+#include "jobs.h"
 #include "label.h"
 #include "loop.h"
 #include "spawn.h"
@@ -13,9 +14,8 @@
 enum {
     FIRST_BLOCK = 4096,
     LEAST_FREE = 1024,      // in a block, before it grows
-    TICK = 10,              // milliseconds between two checks of a group that is being ended
-    SCAN_PAUSE = 20,        // times the duration of one scan for members of a group, until the next scan
-    LAST_WORDS = 100,       // milliseconds after SIGKILL until outputs held open by others are abandoned
+    WATCH = 100,            // milliseconds between two checks whether a program wants the terminal
+    LAST_WORDS = 100,       // milliseconds after the last process until outputs held open by others are abandoned
     GIVEN_UP = 5000,        // milliseconds after SIGKILL until a process that the system does not end is abandoned
 };
 
@@ -31,7 +31,8 @@ typedef struct output {
 
 struct cio_process {
     atomic_int references;
-    atomic_bool is_asked_to_end;
+    atomic_int asked_to_end;    // the cause; otherwise 0
+    atomic_bool was_signalled;  // by the caller
     cio_loop *loop;
     command adopt, end;
     pid_t pid;
@@ -47,16 +48,17 @@ struct cio_process {
     char *input_bytes;
     size_t input_count;
     output outputs[2];
-    uv_timer_t timer;  // first the timeout, then the checks of the group
+    uv_timer_t timer;  // the timeout
     uint64_t timeout;  // milliseconds; 0: none
-    uint64_t kill_at;  // milliseconds on the clock of uv_now
-    uint64_t scan_at;  // likewise: when to look next for living members of the group
+    uint64_t stopped;  // what `stopped_time` has taken off the timeout
+    group *group;
+    ending ending;
     bool is_input_open, is_exit_open, is_timer_open;
-    bool is_ending, was_killed;
+    bool is_ending, has_terminal;
     bool has_reported;  // the result is complete and final
     int handle_count;   // open uv handles
     int wait_status;
-    bool timed_out, lacked_memory, exceeded_limit;
+    bool timed_out, lacked_memory, exceeded_limit, wanted_terminal;
     size_t capture_limit;  // bytes of each output
     char *label;           // owned; before the lines of outputs that have one
     cio_process *next, *previous;  // links of the loop's list
@@ -126,6 +128,9 @@ static void leave(cio_process *process) {
     if (process->next != NULL) process->next->previous = process->previous;
     close_exit(process);
     close_handle(&process->is_timer_open, (uv_handle_t *)&process->timer);
+    group_release(process->group);
+    process->group = NULL;
+    if (loop->processes == NULL) uv_timer_stop(&loop->watch);
     loop_process_has_gone(loop);
 }
 
@@ -142,44 +147,33 @@ static void check(cio_process *process) {
     if (!process->is_ending) leave(process);
 }
 
-static void on_tick(uv_timer_t *timer) {
-    cio_process *process = timer->data;
-    uint64_t now = uv_now(&process->loop->uv);
-    bool is_group_gone = process->is_reaped && kill(-process->pid, 0) != 0 && errno == ESRCH;
-    if (process->is_reaped && !is_group_gone && now >= process->scan_at) {
-        // The dead members of the group count until their new parent reaps them, which it may never do.
-        is_group_gone = !group_lives(process->pid);
-        uv_update_time(&process->loop->uv);
-        process->scan_at = uv_now(&process->loop->uv) + SCAN_PAUSE * (uv_now(&process->loop->uv) - now + 1);
-    }
-    if (is_group_gone && process->has_reported) return leave(process);
-    if (now < process->kill_at) return;
-    if (!process->was_killed) {
-        process->was_killed = true;
-        if (!is_group_gone) kill(-process->pid, SIGKILL);
-        return;
-    }
-    uint64_t late = now - process->kill_at;
-    if (process->is_reaped ? late < LAST_WORDS : late < GIVEN_UP) return;
+static bool on_look(ending *ending, bool is_empty, uint64_t late) {
+    cio_process *process = CONTAINER(ending, cio_process, ending);
+    bool is_over = is_empty && process->is_reaped && process->has_reported;
+    if (!is_over && late < (process->is_reaped ? LAST_WORDS : GIVEN_UP)) return false;
     if (!process->is_reaped) process->wait_status = SIGKILL;
     report(process);
     leave(process);
+    return true;
 }
 
-static void end_group(cio_process *process) {
+static void end_process(cio_process *process, cio_cause cause) {
     if (process->is_ending || process->has_gone) return;
     process->is_ending = true;
-    kill(-process->pid, SIGTERM);
-    kill(-process->pid, SIGCONT);  // a stopped process must continue to end
-    uv_update_time(&process->loop->uv);
-    process->kill_at = uv_now(&process->loop->uv) + CIO_GRACE / 1000000;
-    uv_timer_start(&process->timer, on_tick, TICK, TICK);
+    process->ending.group = process->group;
+    process->ending.look = on_look;
+    ending_begin(process->loop, &process->ending, cause);
 }
 
 static void on_timeout(uv_timer_t *timer) {
     cio_process *process = timer->data;
+    uint64_t more = stopped_time(&process->stopped);
+    if (more > 0) {
+        uv_timer_start(timer, on_timeout, more / 1000000, 0);
+        return;
+    }
     process->timed_out = true;
-    end_group(process);
+    end_process(process, CIO_CANCEL);
 }
 
 static void reap(cio_process *process, int options) {
@@ -201,14 +195,39 @@ static void on_exit_watch(uv_poll_t *exit, int status, int events) {
     reap(process, WNOHANG);
     if (!process->is_reaped) return;
     close_exit(process);
+    if (process->has_terminal) {
+        terminal_take_back();
+        // As in a shell, Ctrl-C that ends the program interrupts the host, which did not have the terminal.
+        bool is_interrupted = WIFSIGNALED(process->wait_status) && WTERMSIG(process->wait_status) == SIGINT;
+        if (is_interrupted && !process->is_ending && !process->was_signalled) kill(getpid(), SIGINT);
+    }
     check(process);
+}
+
+// A process in the background that reads the terminal, or changes its modes, is stopped with its whole group.
+static void watch_terminal(cio_process *process) {
+    siginfo_t info = {.si_pid = 0};
+    if (waitid(P_PID, (id_t)process->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
+    bool wants_terminal = info.si_status == SIGTTIN || info.si_status == SIGTTOU;
+    if (process->has_terminal) {
+        if (wants_terminal || info.si_status == SIGTSTP) stop_job();
+    } else if (wants_terminal && !process->is_ending) {
+        process->wanted_terminal = true;
+        end_process(process, CIO_CANCEL);
+    }
+}
+
+static void on_watch(uv_timer_t *watch) {
+    cio_loop *loop = watch->data;
+    for (cio_process *process = loop->processes; process != NULL; process = process->next)
+        if (!process->is_reaped) watch_terminal(process);
 }
 
 // MARK: input and output, on the loop's thread
 
 static void lack_memory(cio_process *process) {
     process->lacked_memory = true;
-    end_group(process);
+    end_process(process, CIO_CANCEL);
 }
 
 static void on_allocate(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
@@ -237,7 +256,7 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
         if (output->count <= process->capture_limit) return;
         output->count = process->capture_limit;
         process->exceeded_limit = true;
-        end_group(process);
+        end_process(process, CIO_CANCEL);
     }
     if (count == UV_ENOBUFS) lack_memory(process);
     close_output(process, output == &process->outputs[1]);
@@ -330,18 +349,20 @@ static void adopt(command *command) {
     open_pipe(process, &process->input, &process->child.input, &process->is_input_open);
     if (process->is_input_open) write_input(process);
     watch_exit(process);
-    if (loop->is_ending || atomic_load(&process->is_asked_to_end)) end_group(process);
+    if (!uv_is_active((uv_handle_t *)&loop->watch) && terminal_exists()) uv_timer_start(&loop->watch, on_watch, WATCH, WATCH);
+    int asked = atomic_load(&process->asked_to_end);
+    if (loop->is_ending || asked != 0) end_process(process, loop->is_ending ? loop->cause : (cio_cause)asked);
     check(process);
 }
 
 static void end(command *command) {
     cio_process *process = CONTAINER(command, cio_process, end);
-    end_group(process);
+    end_process(process, (cio_cause)atomic_load(&process->asked_to_end));
     release(process);
 }
 
 void processes_end(cio_loop *loop) {
-    for (cio_process *process = loop->processes; process != NULL; process = process->next) end_group(process);
+    for (cio_process *process = loop->processes; process != NULL; process = process->next) end_process(process, loop->cause);
 }
 
 // MARK: from other threads
@@ -358,11 +379,16 @@ static cio_process *make_process(cio_loop *loop, const cio_program *program) {
         memcpy(process->input_bytes, program->input, program->input_count);
         process->input_count = program->input_count;
     }
-    if (program->label != NULL && (process->label = strdup(program->label)) == NULL) {
+    process->group = group_reserve();
+    if (process->group == NULL || (program->label != NULL && (process->label = strdup(program->label)) == NULL)) {
+        group_release(process->group);
         free(process->input_bytes);
         free(process);
         return NULL;
     }
+    process->has_terminal = program->has_terminal;
+    process->ending.grace = program->grace / 1000000;
+    stopped_time(&process->stopped);
     atomic_init(&process->references, 2);  // one for the caller, one for the loop
     loop_retain(loop);
     process->loop = loop;
@@ -389,8 +415,9 @@ bool cio_process_start(cio_loop *loop, const cio_program *program, cio_callback 
     if (process == NULL) {
         *error = (cio_start_error){.error = ENOMEM};
     } else {
-        if (spawn(program, &process->child, error)) {
+        if (spawn(program, process->group, &process->child, error)) {
             process->pid = process->child.pid;
+            if (process->has_terminal) terminal_is_lent(process->pid);
             process->ended = ended;
             *started = process;
             if (loop_post(loop, &process->adopt)) return true;
@@ -398,6 +425,8 @@ bool cio_process_start(cio_loop *loop, const cio_program *program, cio_callback 
             abandon(process);
             *error = (cio_start_error){.error = ECANCELED};
         }
+        if (process->has_terminal) terminal_take_back();
+        group_release(process->group);
         release(process);
         release(process);
     }
@@ -405,13 +434,15 @@ bool cio_process_start(cio_loop *loop, const cio_program *program, cio_callback 
     return false;
 }
 
-void cio_process_end(cio_process *process) {
-    if (atomic_exchange(&process->is_asked_to_end, true)) return;
+void cio_process_end(cio_process *process, cio_cause cause) {
+    int none = 0;
+    if (!atomic_compare_exchange_strong(&process->asked_to_end, &none, cause)) return;
     atomic_fetch_add_explicit(&process->references, 1, memory_order_relaxed);
     if (!loop_post(process->loop, &process->end)) release(process);
 }
 
 int cio_process_signal(cio_process *process, int signal_number) {
+    process->was_signalled = true;
     pthread_mutex_lock(&process->lock);
     int error = process->has_gone ? ESRCH : kill(-process->pid, signal_number) == 0 ? 0 : errno;
     pthread_mutex_unlock(&process->lock);
@@ -434,6 +465,7 @@ cio_result cio_process_result(const cio_process *process) {
         .timed_out = process->timed_out,
         .lacked_memory = process->lacked_memory,
         .exceeded_limit = process->exceeded_limit,
+        .wanted_terminal = process->wanted_terminal,
     };
     for (int i = 0; i < 2; i++) {
         result.is_captured[i] = process->outputs[i].is_captured;

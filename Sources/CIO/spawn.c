@@ -11,7 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "jobs.h"
 #include "jobserver.h"
+#include "search.h"
 
 extern char **environ;
 
@@ -43,6 +45,8 @@ static bool open_pipe(int parent_end, int *parent, int *child) {
     return *parent >= 0 && *child >= 0;
 }
 
+static int copy_terminal(void) { return fcntl(terminal_descriptor(), F_DUPFD_CLOEXEC, 3); }
+
 // Descriptors opened for the child, and closed once it has started.
 typedef struct opened {
     int standard[3];  // -1 for the parent's own
@@ -60,6 +64,7 @@ static bool open_input(const cio_program *program, child *child, int *descriptor
     case CIO_TEXT: return open_pipe(1, &child->input, descriptor);
     case CIO_INPUT_PIPE: return open_pipe(1, &child->pipes[0], descriptor);
     case CIO_INPUT_DESCRIPTOR: *descriptor = fcntl(program->input_descriptor, F_DUPFD_CLOEXEC, 3); break;
+    case CIO_INPUT_TERMINAL: *descriptor = copy_terminal(); break;
     case CIO_INPUT_NULL: *descriptor = open_file("/dev/null", O_RDONLY); break;
     case CIO_INPUT_FILE: error->path = program->input; *descriptor = open_file(program->input, O_RDONLY);
     }
@@ -74,7 +79,11 @@ static bool open_all(const cio_program *program, child *child, opened *opened, c
         const cio_output *output = &program->outputs[i];
         int *descriptor = &opened->standard[i + 1];
         switch (output->kind) {
-        case CIO_INHERIT: continue;
+        case CIO_INHERIT:
+            // This process's own may be a pseudo-terminal that relays output.
+            if (!program->has_terminal || !isatty(i + 1)) continue;
+            *descriptor = copy_terminal();
+            break;
         case CIO_CAPTURE:
             if (!open_pipe(0, &child->outputs[i], descriptor)) return false;
             continue;
@@ -112,21 +121,22 @@ static bool same_name(const char *left, const char *right) {
     return length == name_length(right) && memcmp(left, right, length) == 0;
 }
 
-// Returns the caller's variables with the changes. The array is malloc'ed, the strings are borrowed.
-static char **changed_environment(const char *const *changes) {
+// Returns the caller's variables with the changes, and one more. The array is malloc'ed, the strings are borrowed.
+static char **changed_environment(const char *const *changes, const char *more) {
     size_t count = 0, change_count = 0;
     while (environ != NULL && environ[count] != NULL) count++;
     while (changes[change_count] != NULL) change_count++;
-    char **result = malloc((count + change_count + 1) * sizeof *result);
+    char **result = malloc((count + change_count + 2) * sizeof *result);
     if (result == NULL) return NULL;
     size_t filled = 0;
     for (size_t i = 0; i < count; i++) {
-        bool is_changed = false;
+        bool is_changed = same_name(environ[i], more);
         for (size_t j = 0; j < change_count && !is_changed; j++) is_changed = same_name(environ[i], changes[j]);
         if (!is_changed) result[filled++] = environ[i];
     }
     for (size_t j = 0; j < change_count; j++)
-        if (changes[j][name_length(changes[j])] == '=') result[filled++] = (char *)changes[j];
+        if (changes[j][name_length(changes[j])] == '=' && !same_name(changes[j], more)) result[filled++] = (char *)changes[j];
+    result[filled++] = (char *)more;
     result[filled] = NULL;
     return result;
 }
@@ -169,8 +179,12 @@ static int spawn_with(const cio_program *program, char **environment, const open
     sigset_t reset;
     sigemptyset(&reset);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) sigaddset(&reset, expected[i]);
-    error = child_attributes(&reset, &attributes);
+    char found[PATH_MAX];
+    const char *file = find_program(program, opened->directory, found);
+    error = file == NULL ? errno : child_attributes(&reset, &attributes);
     if (error == 0) {
+        // The child does this itself, so that it is in the foreground before the program begins.
+        if (program->has_terminal) error = posix_spawn_file_actions_addtcsetpgrp_np(&actions, terminal_descriptor());
         for (int i = 0; i < 3 && error == 0; i++)
             if (opened->standard[i] >= 0) error = posix_spawn_file_actions_adddup2(&actions, opened->standard[i], i);
         if (error == 0 && opened->directory >= 0) error = posix_spawn_file_actions_addfchdir_np(&actions, opened->directory);
@@ -178,7 +192,7 @@ static int spawn_with(const cio_program *program, char **environment, const open
         if (error == 0 && program->jobserver != NULL) error = jobserver_pass_on(program->jobserver, &actions);
         if (error == 0) error = posix_spawn_file_actions_addclosefrom_np(&actions, jobserver_first_closed(program->jobserver));
         if (error == 0)
-            error = posix_spawnp(pid, program->arguments[0], &actions, &attributes, (char *const *)program->arguments, environment);
+            error = posix_spawnp(pid, file, &actions, &attributes, (char *const *)program->arguments, environment);
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
@@ -186,12 +200,14 @@ static int spawn_with(const cio_program *program, char **environment, const open
 }
 
 // Returns 0 or an errno.
-static int start(const cio_program *program, child *child, opened *opened, cio_start_error *error) {
+static int start(const cio_program *program, group *group, child *child, opened *opened, cio_start_error *error) {
     if (!open_all(program, child, opened, error)) return errno;
-    char **environment = changed_environment(program->environment);
+    char mark[MARK_SIZE];
+    char **environment = changed_environment(program->environment, group_variable(group, mark));
     if (environment == NULL) return ENOMEM;
     int failure = spawn_with(program, environment, opened, &child->pid);
     free(environment);
+    if (failure == 0) group->leader = child->pid;
     // The descriptors of the child make room for the one that watches it.
     close_opened(opened);
     return failure != 0 ? failure : watch_child(child->pid, &child->exit);
@@ -206,14 +222,14 @@ void close_child(child *child) {
     for (int i = 0; i < 3; i++) close_descriptor(&child->pipes[i]);
 }
 
-bool spawn(const cio_program *program, child *child, cio_start_error *error) {
+bool spawn(const cio_program *program, group *group, child *child, cio_start_error *error) {
     opened opened = {{-1, -1, -1}, -1};
     child->pid = 0;
     child->exit = child->input = -1;
     for (int i = 0; i < 2; i++) child->outputs[i] = child->labels[i] = -1;
     for (int i = 0; i < 3; i++) child->pipes[i] = -1;
     error->path = NULL;
-    error->error = start(program, child, &opened, error);
+    error->error = start(program, group, child, &opened, error);
     close_opened(&opened);
     if (error->error == 0) return true;
     close_child(child);

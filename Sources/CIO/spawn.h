@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "CIO.h"
+#include "groups.h"
 
 /// The parent's side of a child. -1 stands for a missing descriptor.
 typedef struct child {
@@ -18,8 +19,8 @@ typedef struct child {
     int pipes[3];    // those that the caller of cio_process_pipe gets
 } child;
 
-/// Returns false, fills `error`, and leaves nothing behind if the program cannot be started.
-bool spawn(const cio_program *program, child *child, cio_start_error *error);
+/// Starts the program with the mark of `group`, and makes it the leader. Returns false, fills `error`, and leaves nothing behind if the program cannot be started.
+bool spawn(const cio_program *program, group *group, child *child, cio_start_error *error);
 
 /// Attributes of a child in a process group of its own, with no signal blocked, and with the default effect for the signals of `reset`. Destroy
 /// them with posix_spawnattr_destroy. Returns 0 or an errno.

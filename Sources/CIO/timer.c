@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "jobs.h"
 #include "loop.h"
 
 struct cio_timer {
@@ -11,6 +12,8 @@ struct cio_timer {
     // The fields below belong to the loop's thread.
     uv_timer_t uv;
     uint64_t due, period;  // nanoseconds on the clock of uv_hrtime; a period of 0 is none
+    uint64_t stopped;      // what `stopped_time` has taken off
+    bool is_limit;
     cio_callback callback;
     cio_timer *next, *previous;  // links of the loop's list
     bool is_listed;
@@ -50,6 +53,11 @@ static void arm(cio_timer *timer) {
 
 static void on_timer(uv_timer_t *uv) {
     cio_timer *timer = uv->data;
+    uint64_t more = timer->is_limit ? stopped_time(&timer->stopped) : 0;
+    if (more > 0) {
+        timer->due += more;
+        return arm(timer);
+    }
     if (timer->period != 0) {
         uint64_t now = uv_hrtime();
         timer->due += timer->period;
@@ -89,7 +97,7 @@ void timers_cancel(cio_loop *loop) {
 
 // MARK: from other threads
 
-cio_timer *cio_timer_start(cio_loop *loop, uint64_t delay, uint64_t period, cio_callback callback) {
+cio_timer *cio_timer_start(cio_loop *loop, uint64_t delay, uint64_t period, bool is_limit, cio_callback callback) {
     cio_timer *timer = calloc(1, sizeof *timer);
     if (timer != NULL) {
         atomic_init(&timer->references, 2);  // one for the caller, one for the loop
@@ -99,6 +107,8 @@ cio_timer *cio_timer_start(cio_loop *loop, uint64_t delay, uint64_t period, cio_
         timer->cancel.run = cancel;
         timer->due = uv_hrtime() + delay;
         timer->period = period;
+        timer->is_limit = is_limit;
+        stopped_time(&timer->stopped);
         timer->callback = callback;
         if (loop_post(loop, &timer->start)) return timer;
         loop_release(loop);

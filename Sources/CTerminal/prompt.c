@@ -91,6 +91,7 @@ static void redraw(void) {
 // Ctrl-C and Ctrl-Z are read as characters, so that they take effect in the order in which they were typed. Ctrl-C is a signal only while
 // a script runs.
 static void set_raw(bool has_signals) {
+    if (ct_is_lent()) return;
     if (!is_raw) {
         tcgetattr(STDIN_FILENO, &raw);
         raw.c_cc[VSUSP] = raw.c_cc[VQUIT] = _POSIX_VDISABLE;
@@ -149,14 +150,32 @@ static bool decode(unsigned char byte, wchar_t *character) {
 
 static int wake_host(void) {
     locale_t before = uselocale(LC_GLOBAL_LOCALE);
-    ct_unlock();
+    // The lock keeps the terminal from being lent during a change of its modes.
     set_raw(true);
+    ct_unlock();
     int answer = host.wake(host.context);
     ct_wake_on_interrupt();
-    set_raw(false);
     ct_lock();
+    set_raw(false);
     uselocale(before);
     return answer;
+}
+
+// Waits until no program has the terminal, which gets the keys. Returns whether to leave the prompt. Called with the lock held.
+static bool await_terminal(void) {
+    bool leaves = false;
+    locale_t before = uselocale(LC_GLOBAL_LOCALE);
+    while (!leaves && ct_is_lent()) {
+        ct_unlock();
+        struct pollfd events[2] = {{host.descriptor, POLLIN, 0}, {ct_notice(), POLLIN, 0}};
+        poll(events, 2, -1);
+        ct_clear_notice();
+        leaves = host.wake(host.context) == CT_LEAVE;
+        ct_wake_on_interrupt();
+        ct_lock();
+    }
+    uselocale(before);
+    return leaves;
 }
 
 static int end_line(ct_prompt_end why) {
@@ -172,6 +191,10 @@ static int get_key(EditLine *unused, wchar_t *character) {
     if (!is_raw) set_raw(false);
     fflush(output);
     for (;;) {
+        if (ct_is_lent()) {
+            if (await_terminal()) return end_line(CT_LEFT);
+            set_raw(false);
+        }
         if (ct_bottom_is_visible() == false && ending != CT_LINE) redraw();
         ending = CT_END_OF_INPUT;
         ct_bottom_is_prompt(rows_to(false));
@@ -182,7 +205,7 @@ static int get_key(EditLine *unused, wchar_t *character) {
         if (count < 0 || events[2].revents != 0) look_at_notice();
         if (count < 0 || events[1].revents != 0 || events[2].revents != 0) {
             int answer = wake_host();
-            if (!ct_bottom_is_visible() && answer != CT_GO_ON) redraw();
+            if (!ct_bottom_is_visible() && answer != CT_GO_ON && !ct_is_lent()) redraw();
             if (answer == CT_CLEAR_LINE) return end_line(CT_INTERRUPTED);
             if (answer == CT_LEAVE) return end_line(CT_LEFT);
             continue;
@@ -307,6 +330,11 @@ ct_prompt_end ct_prompt_read(const char *prompt, const char **line) {
     ct_relay_sync();
     locale_t before = uselocale(text_locale);
     ct_lock();
+    if (await_terminal()) {
+        ct_unlock();
+        uselocale(before);
+        return CT_LEFT;
+    }
     ct_begin_row();
     // Only the text after the last newline is part of the edited line.
     const char *newline = strrchr(prompt, '\n');

@@ -38,6 +38,7 @@ atomic_bool ct_was_resized, ct_was_continued, ct_changes_modes;
 // Guarded by `lock`.
 static enum { NOTHING, PROMPT, STATUS } bottom;
 static bool is_visible;
+static atomic_bool is_lent;
 static int rows_above;             // rows of the prompt above the cursor
 static char status[4096];
 static size_t status_count;
@@ -112,7 +113,7 @@ void ct_bottom_take_away(void) {
 }
 
 static void draw_status(void) {
-    if (bottom != STATUS || is_tail_shown || status_count == 0) return;
+    if (bottom != STATUS || is_tail_shown || is_lent || status_count == 0) return;
     ct_bottom_take_away();
     write_all(terminal, status, status_count);
     // If the terminal becomes narrower, the row may wrap. With the cursor at its start, all of it can still be erased.
@@ -182,7 +183,7 @@ static void emit(const char *bytes, size_t count) {
 }
 
 void ct_status_show(const char *text, size_t count) {
-    if (!is_active || count > sizeof status) return;
+    if (!is_active || is_lent || count > sizeof status) return;
     ct_lock();
     if (bottom != PROMPT) {
         bottom = STATUS;
@@ -433,6 +434,33 @@ void ct_relay_end(void) {
     if (ct_changes_modes) tcsetattr(terminal, TCSADRAIN, &original);
     // The pseudo-terminal stays open until the process has ended, because its programs may still use it.
 }
+
+// MARK: a program on the terminal
+
+void ct_lend(void) {
+    ct_relay_sync();
+    ct_lock();
+    is_lent = true;
+    ct_bottom_take_away();
+    if (is_active && ct_changes_modes) tcsetattr(terminal, TCSANOW, &original);
+    ct_unlock();
+    if (is_active) signal_event(notice);
+}
+
+void ct_take_back(void) {
+    ct_lock();
+    is_lent = false;
+    if (is_active) begin_fresh_row(ct_columns(terminal));
+    at_row_start = true;
+    draw_status();
+    ct_unlock();
+    if (!is_active) return;
+    // The program got the signals of the terminal.
+    on_change(SIGWINCH);
+    on_change(SIGCONT);
+}
+
+bool ct_is_lent(void) { return is_lent; }
 
 // MARK: small things
 

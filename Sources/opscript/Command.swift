@@ -1,3 +1,4 @@
+import CTerminal
 import Glibc
 import LuaBindings
 import OpEngine
@@ -29,6 +30,7 @@ struct Command {
             configuration.workerCount = options.limits.workerCount ?? placeCount
             configuration.jobserver = jobserver
             configuration.operationMemoryLimit = options.limits.memory
+            if let grace = options.limits.grace { configuration.programGrace = grace }
             configuration.scriptsMayExit = true
             configuration.prefersSpeedToMemory = true
             let messages = StoreMessages(options.store, name: name)
@@ -114,6 +116,8 @@ struct Command {
         if options.showsLuaVersion { print(Runtime.luaCopyright) }
         try runtime.setArguments(options.words, script: options.script ?? 0)
         try runtime.catchInterrupts()
+        Runtime.handleKeys()
+        Runtime.whenTerminalIsLent({ ct_lend() }, { ct_take_back() })
         do throws(LuaError) {
             try runInitialisation(in: runtime)
             for step in options.steps {
@@ -200,6 +204,7 @@ struct Command {
         for sentence in runtime.takeFailedPrograms() { report(sentence) }
         let notes = runtime.missingResult(causing: error).map { ["  because \($0) failed"] } ?? []
         Message.write(ErrorReport(error).text(prefix: "\(name): ", notes: notes))
+        runtime.passInterruptToPrograms()
         runtime.interruptAllOperations()
         return 1
     }
@@ -247,6 +252,7 @@ struct Command {
         // Operations that the signal stops are no news.
         report((failures + runtime.takeUnreadFailures()).filter { $0.kind != .interrupted })
         let signal = runtime.lastInterrupt ?? SIGINT
+        runtime.passInterruptToPrograms()
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(5)) { report("\(name) did not stop") }
         return 128 + signal

@@ -7,6 +7,8 @@ struct RunLimits {
     private(set) var timeout: Double?
     /// The timeout as it was typed.
     private(set) var timeoutText = ""
+    /// Seconds from one signal to the next when a program is ended.
+    private(set) var grace: Double?
     /// The memory limit of each operation in bytes.
     private(set) var memory: Int?
     private(set) var endsAtFirstFailure = false
@@ -25,7 +27,7 @@ struct RunLimits {
         }
         let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
         let option = parts[0]
-        guard ["--workers", "--timeout", "--memory-limit", "--jobserver-style"].contains(option) else { return false }
+        guard ["--workers", "--timeout", "--grace", "--memory-limit", "--jobserver-style"].contains(option) else { return false }
         var value: String? = parts.count > 1 ? parts[1] : nil
         if value == nil, index < words.count {
             value = words[index]
@@ -37,6 +39,7 @@ struct RunLimits {
         case "--timeout":
             timeout = try Self.parse(value, for: option, "a positive number of seconds", Self.seconds)
             timeoutText = value ?? ""
+        case "--grace": grace = try Self.parse(value, for: option, "a number of seconds, such as 0 or 2.5", Self.number)
         default:
             memory = try Self.parse(value, for: option, "a size: \(ByteSize.form), such as 512M", ByteSize.parse)
         }
@@ -63,8 +66,9 @@ struct RunLimits {
         return value
     }
 
-    private static func seconds(_ text: String) -> Double? {
-        guard text.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }), let value = Double(text), value > 0 else { return nil }
-        return value
+    private static func seconds(_ text: String) -> Double? { number(text).flatMap { $0 > 0 ? $0 : nil } }
+
+    private static func number(_ text: String) -> Double? {
+        text.allSatisfy({ $0.isASCII && ($0.isNumber || $0 == ".") }) ? Double(text) : nil
     }
 }

@@ -25,6 +25,7 @@ enum Usage {
           --jobserver-style=pipe|fifo
                        the form of the jobserver for programs: pipe, the default, or fifo, which make 4.4 and ninja 1.13 know
           --timeout S  stop everything after S seconds, with status 124
+          --grace S    when a program is ended, send it the next signal S seconds after the one before (default: 2)
           --fail-fast  stop everything when the first operation fails
           --keep-going
                        go on when an operation fails: the default, and the opposite of an earlier --fail-fast

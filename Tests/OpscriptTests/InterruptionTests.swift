@@ -121,6 +121,66 @@ struct InterruptionTests {
         #expect(outcome.lines == ["status \(status)"], "\(outcome)")
     }
 
+    @Test("Ctrl-C sends programs SIGINT, SIGTERM a grace later, and SIGKILL another grace later", arguments: ["0.05", "0"])
+    func steps(grace: String) throws {
+        let script = """
+            local command = "trap 'echo INT' INT; trap 'echo TERM' TERM; echo ready; while :; do sleep 0.01; done"
+            local op = opscript.OperationQueue.new():addOperation(function(op)
+              opscript.process { "sh", "-c", command, stdout = "inherit" }:wait()
+            end)
+            opscript.process { "python3", "-c", [[
+            import os, signal, time
+            try:
+              os.kill(os.getppid(), signal.SIGINT)
+              signal.pause()
+            finally: print("cleaned up", flush=True)]], stdout = "inherit", grace = 30 }
+            op:waitUntilFinished()
+            """
+        let outcome = try Command.opscript("--grace", grace, "-e", script.replacing("            import", with: "import")).run()
+        #expect(outcome.status == 130 && outcome.errors.isEmpty, "\(outcome)")
+        #expect(outcome.lines.contains("cleaned up"), "\(outcome)")
+        if grace != "0" { #expect(outcome.lines.filter { $0 != "cleaned up" && $0 != "ready" } == ["INT", "TERM"], "\(outcome)") }
+    }
+
+    @Test("A run that Ctrl-C ends without operations, and a wait of run that Ctrl-C ends, send SIGINT as well")
+    func withoutOperations() throws {
+        let python = "import os, signal, time\\ntry:\\n os.kill(os.getppid(), 2)\\n signal.pause()\\nfinally: print('clean', flush=True)"
+        for script in [
+            "opscript.run { 'python3', '-c', python, stdout = 'inherit' }",
+            "opscript.process { 'python3', '-c', python, stdout = 'inherit' }:wait()",
+            "opscript.process { 'python3', '-c', python, stdout = 'inherit' }",
+        ] {
+            let outcome = try Command.opscript("-e", "local python = \"\(python)\" \(script)").run()
+            #expect(outcome.text == "clean\n", "\(script): \(outcome)")
+        }
+    }
+
+    @Test("A second signal, or SIGQUIT, kills the programs and their sessions", arguments: ["INT", "TERM", "QUIT"])
+    func killsPrograms(name: String) throws {
+        let script = """
+            local command = "trap : INT TERM; echo $$; sleep 1000; sleep 1000"
+            opscript.process { "sh", "-c", "setsid -f sh -c '" .. command .. "'; " .. command, stdout = "inherit" }
+            """
+        let directory = try ScratchDirectory()
+        let outcome = try Command.shell(
+            #"""
+            (
+              until test "$(grep -c . "$2/out")" = 2; do sleep 0.01; done
+              kill -\#(name) "$(cat "$2/pid")"
+              test \#(name) = QUIT || { sleep 0.3; kill -\#(name) "$(cat "$2/pid")"; }
+            ) &
+            sh -c 'echo $$ > "$2/pid"; exec "$OPSCRIPT" -e "$1" > "$2/out"' sh "$1" "$2"
+            cat "$2/out"
+            """#, script, directory.path
+        ).run()
+        let pids = outcome.lines.compactMap { pid_t($0) }
+        #expect(pids.count == 2, "\(outcome)")
+        for pid in pids {
+            let state = try Command.shell("grep -q '[)] [^Z]' /proc/\(pid)/stat").run()
+            #expect(state.status != 0, "process \(pid) is still there")
+        }
+    }
+
     @Test("A signal interrupts a script that only has a timer")
     func timer() throws {
         let script = "opscript.every(0.01, function() end) opscript.after(0.05, function() io.popen('kill -INT $PPID'):close() end)"

@@ -21,13 +21,17 @@ typedef struct cio_callback {
     void *context;
 } cio_callback;
 
+/// Why a program is ended. With CIO_CANCEL, its processes get SIGTERM and, a grace later, SIGKILL; with CIO_INTERRUPT, SIGINT and, a grace later, the
+/// signals of CIO_CANCEL.
+typedef enum cio_cause { CIO_CANCEL = 1, CIO_INTERRUPT } cio_cause;
+
 // MARK: the loop
 
 /// Starts the thread, which receives no signals but faults. Returns NULL if the system refuses; `error` says why.
 cio_loop *cio_loop_start(int *error);
 
 /// Ends all present and future processes (see cio_process_end). Call it once.
-void cio_loop_end_processes(cio_loop *loop);
+void cio_loop_end_processes(cio_loop *loop, cio_cause cause);
 
 /// Waits until the processes have gone and their callbacks were called. Call it once, after cio_loop_end_processes, and not on the loop's thread.
 void cio_loop_await_processes(cio_loop *loop);
@@ -41,8 +45,8 @@ void cio_loop_release(cio_loop *loop);
 // MARK: timers
 
 /// Calls back after `delay` nanoseconds, never earlier, and then, unless `period` is 0, every `period` nanoseconds; missed calls are
-/// skipped. Returns NULL, and releases `callback` at once, if the loop has stopped or memory runs out.
-cio_timer *cio_timer_start(cio_loop *loop, uint64_t delay, uint64_t period, cio_callback callback);
+/// skipped. With `is_limit`, the time during which Ctrl-Z has stopped this process does not count. Returns NULL, and releases `callback` at once, if the loop has stopped or memory runs out.
+cio_timer *cio_timer_start(cio_loop *loop, uint64_t delay, uint64_t period, bool is_limit, cio_callback callback);
 
 /// Prevents further calls. A call in progress may still be running.
 void cio_timer_cancel(cio_timer *timer);
@@ -98,6 +102,7 @@ typedef struct cio_output {
 typedef enum cio_input_kind {
     CIO_TEXT,
     CIO_INPUT_NULL,
+    CIO_INPUT_TERMINAL,    // the terminal of cio_terminal_lend
     CIO_INPUT_INHERIT,
     CIO_INPUT_FILE,
     CIO_INPUT_PIPE,        // see cio_process_pipe
@@ -117,6 +122,8 @@ typedef struct cio_program {
     const char *label;               // for CIO_LABEL
     const cio_jobserver *jobserver;  // whose pipe the program has; NULL for none
     uint64_t timeout;                // nanoseconds until the program is ended; 0 for none
+    uint64_t grace;                  // nanoseconds from one signal to the next when the program is ended
+    bool has_terminal;               // it gets the terminal of cio_terminal_lend, also in place of an inherited terminal
     size_t capture_limit;            // bytes of each captured output, at most SIZE_MAX / 2; with more, the program is ended
 } cio_program;
 
@@ -131,10 +138,9 @@ typedef struct cio_start_error {
 /// the program cannot be started.
 bool cio_process_start(cio_loop *loop, const cio_program *program, cio_callback ended, cio_process **started, cio_start_error *error);
 
-/// Ends the process group with SIGTERM, and after `CIO_GRACE` nanoseconds with SIGKILL. `ended` is called as usual.
-void cio_process_end(cio_process *process);
-
-#define CIO_GRACE 2000000000ull
+/// Ends the program and all its descendants, also those in other process groups and sessions. `ended` is called as usual. Only the first call
+/// counts.
+void cio_process_end(cio_process *process, cio_cause cause);
 
 /// Sends a signal to the process group. Returns 0 or an errno: ESRCH if it has ended.
 int cio_process_signal(cio_process *process, int signal_number);
@@ -148,6 +154,7 @@ typedef struct cio_result {
     bool timed_out;
     bool lacked_memory;  // it was ended because memory for its output ran out
     bool exceeded_limit;  // it was ended because it wrote more than capture_limit
+    bool wanted_terminal;  // it was ended because it used the terminal without having it
     bool is_captured[2];
     const char *outputs[2];  // valid until the process is released
     size_t output_counts[2];
@@ -230,6 +237,20 @@ void cio_stream_take_back(cio_stream *stream, int lent);
 
 /// Closes the stream, and releases the caller's reference.
 void cio_stream_release(cio_stream *stream);
+
+// MARK: the terminal
+
+/// Prepares lending the terminal to the program that is started next with `has_terminal`, one at a time. The program gets the foreground. The
+/// terminal and its modes are taken back when the program has ended, or when it cannot be started. Returns 0; ENOTTY if this process has no
+/// terminal; EPERM if this process is in the background.
+int cio_terminal_lend(void);
+
+/// For a process that is an application of the terminal. Makes Ctrl-Z stop the programs before this process, and `fg` continue them, unless SIGTSTP
+/// has another handler or is ignored. Gives SIGQUIT its default effect, unless it is ignored. Call it before scripts run.
+void cio_handle_keys(void);
+
+/// Kills all programs and takes the terminal back, because this process is about to be ended by a signal. Async-signal-safe.
+void cio_kill_programs(void);
 
 // MARK: worker processes
 

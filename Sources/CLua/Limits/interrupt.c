@@ -21,10 +21,11 @@ static clua_state *_Atomic target;
 static void (*_Atomic wake)(void *);  // ends a sleep of the target's thread
 static void *_Atomic wake_context;
 static void (*_Atomic before_death)(void);
+static void (*_Atomic kill_programs)(void);
 static _Atomic int64_t first_at;  // milliseconds on the monotonic clock
 static struct sigaction previous_interrupt;
-// The signals that ask a process to end. The kernel sends SIGHUP when a terminal is closed.
-static const int endings[] = {SIGTERM, SIGHUP};
+// The signals that ask a process to end. The kernel sends SIGHUP when a terminal is closed, and SIGQUIT for Ctrl-\.
+static const int endings[] = {SIGTERM, SIGHUP, SIGQUIT};
 enum { ENDING_COUNT = sizeof endings / sizeof *endings };
 static struct sigaction previous_endings[ENDING_COUNT];
 static bool catches;
@@ -75,8 +76,9 @@ void clua_raise_interrupt(lua_State *L) {
 // Runs in the signal handler. The manual allows lua_sethook there.
 static void handle(int signal_number) {
     clua_state *state = target;
-    if (state == NULL || state->stop.interrupt != 0) {
-        if (milliseconds() - first_at < ONE_REQUEST) return;
+    if (state == NULL || state->stop.interrupt != 0 || signal_number == SIGQUIT) {
+        if (signal_number != SIGQUIT && milliseconds() - first_at < ONE_REQUEST) return;
+        if (kill_programs != NULL) kill_programs();
         if (before_death != NULL) before_death();
         struct sigaction by_default = {.sa_handler = SIG_DFL};
         if (state == NULL)
@@ -103,6 +105,7 @@ static void handle(int signal_number) {
 }
 
 void clua_before_death(void (*function)(void)) { before_death = function; }
+void clua_kill_programs_at_death(void (*function)(void)) { kill_programs = function; }
 
 void clua_catch_interrupts(lua_State *L, void (*waker)(void *), void *context) {
     wake_context = context;
@@ -122,9 +125,9 @@ bool clua_others_catch_interrupts(void) {
 }
 
 // This layer takes SIGTERM from any handler. SIGHUP asks many programs to read their settings again, and `nohup` ignores it. So this layer takes
-// SIGHUP only if it would end the process, or if its handler restores the terminal, which `before_death` does as well.
+// SIGHUP and SIGQUIT only if they would end the process, or if their handler restores the terminal, which `before_death` does as well.
 static bool is_ending(int signal_number, const struct sigaction *previous) {
-    if (signal_number != SIGHUP || previous->sa_handler == SIG_DFL) return true;
+    if (signal_number == SIGTERM || previous->sa_handler == SIG_DFL) return true;
     return before_death != NULL && previous->sa_handler != SIG_IGN;
 }
 

@@ -10,6 +10,9 @@
 /// Makes the signal handler call `function` before a signal ends the process. It may do only what a signal handler may do.
 void clua_before_death(void (*function)(void));
 
+/// The same for a function that kills the programs of scripts. It is called first.
+void clua_kill_programs_at_death(void (*function)(void));
+
 /// Makes the first SIGINT raise the error `interrupted!` in the code that the state of `L` is running. The next SIGINT ends the process. Only
 /// one state per process catches interrupts. The signal handler calls `wake`, which ends a sleep of the state's thread.
 void clua_catch_interrupts(lua_State *L, void (*wake)(void *context), void *context);
@@ -20,8 +23,8 @@ bool clua_others_catch_interrupts(void);
 /// Sets the hook again if a signal still has to be raised: `L` has started to run, or lost its hook. Call it on the thread of `L`.
 void clua_rearm_interrupt(lua_State *L);
 
-/// As clua_catch_interrupts, for SIGTERM until clua_release_interrupts, and for SIGHUP unless the process ignores it or the host handles it.
-/// No effect unless SIGINT is caught. One thread at a time may call it.
+/// As clua_catch_interrupts, for SIGTERM until clua_release_interrupts, and for SIGHUP unless the process ignores it or the host handles it. The same
+/// for SIGQUIT, which ends the process at once. No effect unless SIGINT is caught. One thread at a time may call it.
 void clua_catch_terminate(void);
 
 /// Restores the previous handlers of all these signals. A signal that has already arrived stays pending for its state.

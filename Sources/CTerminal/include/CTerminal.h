@@ -29,6 +29,14 @@ void ct_relay_sync(void);
 void ct_status_show(const char *text, size_t count);
 void ct_status_hide(void);
 
+/// Makes room for a program that gets the terminal: takes the prompt or the status line away, and restores the terminal's modes. Output is written
+/// as it arrives until ct_take_back.
+void ct_lend(void);
+void ct_take_back(void);
+
+/// Whether a program has the terminal.
+bool ct_is_lent(void);
+
 /// Whether the shell has given the terminal to this process. The relay must be active.
 bool ct_is_foreground(void);
 

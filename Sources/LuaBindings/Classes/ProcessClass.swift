@@ -1,5 +1,6 @@
 import CIO
 import CLua
+import Glibc
 import OpEngine
 
 /// The object that `opscript.process` and `opscript.sh` return.
@@ -14,7 +15,7 @@ enum ProcessClass {
 
     enum Option: String, OptionKey {
         static let names = OptionNames<Option>()
-        case cwd, env, input, stdin, stdout, stderr, timeout, captureLimit, slots, onExit, onLine, label
+        case cwd, env, input, stdin, stdout, stderr, terminal, timeout, grace, captureLimit, slots, onExit, onLine, label
     }
 
     static var description: clua_class {
@@ -75,10 +76,15 @@ enum ProcessClass {
         let jobserver = state.core.jobserver?.forProgram(of: state.currentOperation, state.core.engine)
         texts.append(list: try environment(options[.env], besides: jobserver, call))
         texts.append(try options[.cwd].map { index throws(CallError) in try call.argument(at: index, "cwd") })
+        let hasTerminal = try options[.terminal].map { index throws(CallError) in try call.flag("terminal", at: index) } ?? false
         var outputs = [
-            try output(options[.stdout], "stdout", &texts, call), try output(options[.stderr], "stderr", &texts, call),
+            try output(options[.stdout], "stdout", &texts, call),
+            // Programs ask their questions on stderr.
+            try output(options[.stderr], "stderr", or: hasTerminal ? CIO_INHERIT : CIO_CAPTURE, &texts, call),
         ]
-        let input = try input(options, &texts, call)
+        let grace = try options[.grace].map { index throws(CallError) in try call.grace(at: index) } ?? state.core.programGrace
+        var input = try input(options, &texts, call)
+        if hasTerminal, options[.stdin] == nil, options[.input] == nil { input.kind = CIO_INPUT_TERMINAL }
         if let index = options[.onExit], !call.isFunction(at: index) { throw option("onExit", "function", at: index, call) }
         try readPipes(&outputs, options, call)
         let operation = state.currentOperation as? LuaOperation
@@ -89,10 +95,13 @@ enum ProcessClass {
 
         try state.core.usage.takeProcess()
         let program = ChildProcess(
-            name: name, timeout: timeout, captureLimit: captureLimit, slots: slots, callsBack: options[.onExit] != nil,
-            hasLines: options[.onLine] != nil, in: state)
+            name: name, timeout: timeout, captureLimit: captureLimit, slots: slots, hasTerminal: hasTerminal,
+            callsBack: options[.onExit] != nil, hasLines: options[.onLine] != nil, in: state)
         let process = ScriptProcess(program)
         do throws(CallError) {
+            if hasTerminal { try ProgramTerminal.take(for: name, in: state) }
+            var hasStarted = false
+            defer { if hasTerminal, !hasStarted { ProgramTerminal.release() } }
             try unsafe texts.withPointers { texts throws(CallError) in
                 var description = unsafe cio_program()
                 unsafe description.arguments = texts.list(0)
@@ -110,6 +119,9 @@ enum ProcessClass {
                 unsafe description.timeout = timeout.map(IOThread.nanoseconds) ?? 0
                 unsafe description.capture_limit = captureLimit
                 unsafe description.jobserver = jobserver?.pointer
+                unsafe description.grace = IOThread.nanoseconds(grace)
+                unsafe description.has_terminal = hasTerminal
+                defer { hasStarted = program.number != 0 }
                 guard let source = input.source else { return try unsafe program.start(description, for: operation, as: process) }
                 try source.lend(to: name) { descriptor throws(CallError) in
                     unsafe description.input_descriptor = descriptor
@@ -182,11 +194,11 @@ enum ProcessClass {
 
     /// The destination of an output. Appends its path to `texts` if it is a file, and nil otherwise.
     private static func output(
-        _ index: Int32?, _ name: String, _ texts: inout CTexts, _ call: Call
+        _ index: Int32?, _ name: String, or standard: cio_output_kind = CIO_CAPTURE, _ texts: inout CTexts, _ call: Call
     ) throws(CallError) -> cio_output_kind {
         guard let index else {
             texts.append(nil)
-            return CIO_CAPTURE
+            return standard
         }
         var kinds = ["capture": CIO_CAPTURE, "inherit": CIO_INHERIT, "null": CIO_NULL, "pipe": CIO_PIPE]
         if name == "stderr" { kinds["stdout"] = CIO_STDOUT }
@@ -236,13 +248,16 @@ enum ProcessClass {
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
         let deadline = try call.timeout(at: 2).map { ContinuousClock.Instant.after($0) }
         let state = call.state
+        // `opscript.run`, which leaves no program behind.
+        let isRun = call.count >= 3 ? try call.boolean(at: 3) : false
+        defer { if isRun, process.isRunning { process.end(state.lastInterrupt == SIGINT ? CIO_INTERRUPT : nil) } }
         try process.wait(in: state, deadline: deadline) { !process.isRunning }
         if process.isRunning { return .nil }
         // Cancelling an operation also ends the process that it has started, which then has a result.
         let isOwn = process.belongs(to: state.currentOperation)
         process.markKnown()
-        // `opscript.run`: the body of a cancelled operation ends without a failure, since the operation has ended its program.
-        if isOwn, call.count >= 3, try call.boolean(at: 3), state.currentOperation?.isCancelled ?? false { throw .stop(.interrupted) }
+        // The body of a cancelled operation ends without a failure, since the operation has ended its program.
+        if isOwn, isRun, state.currentOperation?.isCancelled ?? false { throw .stop(.interrupted) }
         if let errorMessage = process.errorMessage { throw .message(errorMessage) }
         return try unsafe call.push { unsafe process.withResult($0) }
     }

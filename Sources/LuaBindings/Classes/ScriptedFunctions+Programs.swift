@@ -75,7 +75,6 @@ extension ScriptedFunctions {
         local function await(process, statuses)
           local hasEnded, result = pcall(process.wait, process, nil, true)
           if hasEnded and result then return statuses[result.status], result end
-          if process.isRunning then process:kill() end
           return false, nil, result or "the wait for it has ended"
         end
 

@@ -1,6 +1,7 @@
 import CIO
 import OpEngine
 import OpPlatform
+import Synchronization
 
 #if canImport(Glibc)
     import Glibc
@@ -12,6 +13,8 @@ import OpPlatform
 /// - Concurrency: safe from every thread.
 final class IOThread: Sendable {
     private let state = Guarded(State())
+    /// Whether programs that are ended get SIGINT first, because Ctrl-C ends the run.
+    private let isInterrupted = Atomic<Bool>(false)
 
     private struct State {
         var loop: Loop?
@@ -27,15 +30,18 @@ final class IOThread: Sendable {
 
     /// Calls `body` on this thread after at least `seconds` and, if `repeating`, again after each further `seconds`. A late call does not
     /// shift the others, and missed calls are not repeated. `body` must be quick. If the thread has been stopped, `body` is dropped.
+    ///
+    /// - Parameter isLimit: whether the time during which Ctrl-Z has stopped the process does not count.
     @discardableResult
-    func after(_ seconds: Double, repeating: Bool = false, _ body: @escaping @Sendable () -> Void) -> IOTimer {
+    func after(_ seconds: Double, repeating: Bool = false, isLimit: Bool = false, _ body: @escaping @Sendable () -> Void) -> IOTimer {
         let delay = Self.nanoseconds(seconds)
         var error: Int32 = 0
         guard let loop = loop(&error) else {
             if error == 0 { return unsafe IOTimer(nil) }
             fatalError("opscript: cannot start the thread for timers and processes: \(unsafe String(cString: cio_error_text(error)))")
         }
-        return unsafe IOTimer(cio_timer_start(loop.pointer, delay, repeating ? max(delay, 1_000_000) : 0, IOCallback.make(body)))
+        let period = repeating ? max(delay, 1_000_000) : 0
+        return unsafe IOTimer(cio_timer_start(loop.pointer, delay, period, isLimit, IOCallback.make(body)))
     }
 
     /// Starts a program. Calls `ended` on this thread when the program has ended and its output is complete. `process` has been assigned by then.
@@ -79,13 +85,19 @@ final class IOThread: Sendable {
     /// Whether the thread has been started, and not stopped.
     var isRunning: Bool { state.withLock { $0.loop != nil } }
 
+    /// Makes programs that are ended from now on get SIGINT first, as from a shell.
+    func interrupt() { isInterrupted.store(true, ordering: .relaxed) }
+
+    /// Why programs are ended now.
+    var causeOfEnd: cio_cause { isInterrupted.load(ordering: .relaxed) ? CIO_INTERRUPT : CIO_CANCEL }
+
     /// Keeps scripts from starting further timers and processes, and ends the processes that they have started. Call this once.
     func end() {
         let loop = state.withLock { state in
             state.phase = .ending
             return state.loop
         }
-        if let loop { unsafe cio_loop_end_processes(loop.pointer) }
+        if let loop { unsafe cio_loop_end_processes(loop.pointer, causeOfEnd) }
     }
 
     /// Waits until the programs have ended and their callbacks were posted. Call this once, after `end`.

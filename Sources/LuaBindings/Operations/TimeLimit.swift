@@ -16,7 +16,7 @@ final class TimeLimit: Sendable {
         guard !hasBegun.exchange(true, ordering: .relaxed) else { return }
         // The limit ends an asynchronous operation even if no other code can, so a wait for that operation is not stuck.
         let hold = operation.isAsynchronous ? EngineHold(operation.core.engine) : nil
-        let timer = operation.core.io.after(seconds) {
+        let timer = operation.core.io.after(seconds, isLimit: true) {
             // The script may have set another limit meanwhile.
             if operation.timeLimit === self { operation.timeHasRunOut(self) }
             hold?.end()

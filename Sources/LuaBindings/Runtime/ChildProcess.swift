@@ -28,6 +28,8 @@ final class ChildProcess: @unchecked Sendable {
     let slots: Int
     /// The places that it has besides that of its operation's worker.
     private let furtherPlaces = Atomic<Int>(0)
+    /// Whether the process has the terminal while it runs.
+    let hasTerminal: Bool
     /// Whether the process calls a function of `state` when it has ended.
     private let callsBack: Bool
     /// The state that gets the lines of stdout; nil if code reads it.
@@ -65,11 +67,15 @@ final class ChildProcess: @unchecked Sendable {
 
     /// - Parameter callsBack: whether the process has an `onExit`.
     /// - Parameter hasLines: whether it has an `onLine`.
-    init(name: String, timeout: Double?, captureLimit: Int, slots: Int, callsBack: Bool, hasLines: Bool, in state: LuaState) {
+    init(
+        name: String, timeout: Double?, captureLimit: Int, slots: Int, hasTerminal: Bool, callsBack: Bool, hasLines: Bool,
+        in state: LuaState
+    ) {
         self.name = name
         self.timeout = timeout
         self.captureLimit = captureLimit
         self.slots = slots
+        self.hasTerminal = hasTerminal
         self.callsBack = callsBack
         lineState = hasLines ? state : nil
         self.state = state
@@ -158,6 +164,7 @@ final class ChildProcess: @unchecked Sendable {
 
     /// Handles the end of the process. On the I/O thread.
     private func hasEnded(_ operation: LuaOperation?, _ keptHandle: ScriptProcess?) {
+        if hasTerminal { ProgramTerminal.release() }
         if let summary = failureSummary {
             operation?.noteFailedProgram("'\(name)' \(summary)")
             recordFailure(summary)
@@ -178,6 +185,8 @@ final class ChildProcess: @unchecked Sendable {
     /// Records a failure that is reported at the end, unless code knows how the process ended, or learns it.
     private func recordFailure(_ summary: String) {
         guard !callsBack, let pointer = unsafe pointer, !wasLeft else { return }
+        // The end of a program by Ctrl-C on its terminal interrupts the script as well.
+        if hasTerminal, unsafe cio_process_result(pointer).signal_number == SIGINT { return }
         let failure = mutable.withLock { mutable in
             if !mutable.isKnown {
                 let lastLine = unsafe Self.lastLine(of: output(1, of: cio_process_result(pointer)))
@@ -250,11 +259,13 @@ final class ChildProcess: @unchecked Sendable {
 
     func belongs(to operation: Operation?) -> Bool { owner != nil && owner == operation.map { ObjectIdentifier($0) } }
 
-    /// Ends the whole process group: SIGTERM, and two seconds later SIGKILL for the processes that remain.
-    func end() {
+    /// Ends the program and its descendants: SIGTERM, and SIGKILL after the grace. After Ctrl-C SIGINT precedes both.
+    ///
+    /// - Parameter cause: the reason; nil for that of the whole runtime.
+    func end(_ cause: cio_cause? = nil) {
         markKnown()
         mutable.withLock { $0.isToEnd = true }
-        if let pointer = unsafe pointer { unsafe cio_process_end(pointer) }
+        if let pointer = unsafe pointer { unsafe cio_process_end(pointer, cause ?? state.core.io.causeOfEnd) }
     }
 
     /// Sends a signal to the whole process group. Returns false if no process of the group is left.
@@ -283,6 +294,7 @@ final class ChildProcess: @unchecked Sendable {
 
     private static func summary(of result: cio_result) -> String {
         if result.timed_out { return "ended by its timeout" }
+        if result.wanted_terminal { return "ended because it wanted the terminal" }
         if result.exceeded_limit || result.lacked_memory { return "ended because it wrote too much" }
         if result.status >= 0 { return "exited with status \(result.status)" }
         return result.signal_number > 0 ? "killed by \(Signal.name(result.signal_number))" : "ended"
@@ -292,7 +304,7 @@ final class ChildProcess: @unchecked Sendable {
     private var failureSummary: String? {
         guard let pointer = unsafe pointer else { return nil }
         let result = unsafe cio_process_result(pointer)
-        let isStopped = result.timed_out || result.exceeded_limit || result.lacked_memory
+        let isStopped = result.timed_out || result.exceeded_limit || result.lacked_memory || result.wanted_terminal
         return result.status == 0 && !isStopped ? nil : Self.summary(of: result)
     }
 
@@ -334,6 +346,7 @@ final class ChildProcess: @unchecked Sendable {
         guard let result else { return nil }
         if result.lacked_memory { return "not enough memory for what '\(name)' wrote: it was ended" }
         if result.exceeded_limit { return "'\(name)' wrote more than \(captureLimit) bytes to one output and was ended (captureLimit)" }
+        if result.wanted_terminal { return "'\(name)' wants the terminal: pass terminal = true" }
         guard result.timed_out, let timeout else { return nil }
         var text = "'\(name)' took longer than \(timeout.scriptText) s and was ended"
         for (index, stream) in ["stdout", "stderr"].enumerated() {

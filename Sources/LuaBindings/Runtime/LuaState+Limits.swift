@@ -41,7 +41,8 @@ extension LuaState {
         do throws(Failure) {
             return try unsafe stoppable(as: pointer) { () throws(Failure) in
                 // The timer starts here, because earlier it would find nothing to stop.
-                let timer = budget.secondsLeft.map { seconds in core.io.after(max(seconds, 0)) { [core, self] in core.stop(run, in: self) }
+                let timer = budget.secondsLeft.map { seconds in
+                    core.io.after(max(seconds, 0), isLimit: true) { [core, self] in core.stop(run, in: self) }
                 }
                 defer { timer?.cancel() }
                 if let shared = unsafe budget.instructions { unsafe clua_limit_instructions(running, .max, shared) }
@@ -71,7 +72,7 @@ extension LuaState {
         let limits = core.usage.limits, budget = operation.budgetOrNew()
         if let budget, let reason = budget.stopReason { throw budget.explained(Failure(stop: reason)) }
         let timers = [limits.operationSeconds, budget?.secondsLeft].compactMap { $0 }.map { seconds in
-            core.io.after(max(seconds, 0)) { operation.stop(.timeout) }
+            core.io.after(max(seconds, 0), isLimit: true) { operation.stop(.timeout) }
         }
         defer { for timer in timers { timer.cancel() } }
         let shared = unsafe budget?.instructions

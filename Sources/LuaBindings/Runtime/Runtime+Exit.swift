@@ -1,4 +1,6 @@
+import CIO
 import CLua
+import Glibc
 package import OpEngine
 import Synchronization
 
@@ -21,7 +23,7 @@ extension Runtime {
     /// operations, and makes `requestedExitStatus` the status with which the host should end. If the process has not ended 5 seconds
     /// later, it is ended. A wait that nothing else can end is still an error.
     public func requestExit(_ status: Int32, after seconds: Double) {
-        core.io.after(seconds) { [core] in
+        core.io.after(seconds, isLimit: true) { [core] in
             if !core.isClosing { core.requestExit(status, because: .deadline) }
         }
     }
@@ -35,6 +37,18 @@ extension Runtime {
 
     /// Makes the end of the process check that stdout was written. If not, the process ends with a message and status 1. Call once.
     package static func checkOutputAtExit() { clua_check_output_at_exit() }
+
+    /// Makes Ctrl-Z stop the programs of scripts as well, and `fg` continue them, unless SIGTSTP is ignored or has a handler. The time between does not
+    /// count for time limits. Gives Ctrl-\ its default effect. Call it before scripts run.
+    package static func handleKeys() { cio_handle_keys() }
+
+    /// If Ctrl-C has ended the run, makes programs that are ended from now on get SIGINT first.
+    package func passInterruptToPrograms() { if lastInterrupt == SIGINT { core.io.interrupt() } }
+
+    /// Calls `lend` before a program gets the terminal, and `takeBack` afterwards, on any thread. Call it once, before scripts run.
+    package static func whenTerminalIsLent(_ lend: @escaping @Sendable () -> Void, _ takeBack: @escaping @Sendable () -> Void) {
+        ProgramTerminal.setHandlers(lend, takeBack)
+    }
 
     /// Compiles a file, or standard input if `file` is nil, and runs nothing.
     ///

@@ -1,4 +1,5 @@
 import CLua
+import Glibc
 public import OpEngine
 import Synchronization
 
@@ -37,6 +38,10 @@ public final class Runtime: Sendable {
         public var stateMemoryLimit: Int?
         /// The `memoryLimit` in bytes of operations that do not set one; nil for no limit.
         public var operationMemoryLimit: Int?
+
+        /// Seconds that a program has to end after a signal, before the next signal is sent: after SIGTERM SIGKILL, and SIGINT before both if Ctrl-C
+        /// ends the run. A script can set another time for a program.
+        public var programGrace = 2.0
 
         /// The libraries that scripts may use.
         public var sandbox = Sandbox()
@@ -191,6 +196,7 @@ public final class Runtime: Sendable {
 
     /// Cancels everything and stops the workers. Returns the names of the operations that did not end.
     func stopWorkers(until end: ContinuousClock.Instant) -> [String] {
+        if main?.lastInterrupt == SIGINT { core.io.interrupt() }
         core.io.end()
         core.beginClosing()
         let duration = ContinuousClock.now.duration(to: end)
@@ -421,7 +427,7 @@ public final class Runtime: Sendable {
 
     /// Makes the next SIGINT of the process raise the error `interrupted!` in the code of the main state, or end its wait. Another SIGINT
     /// ends the process. The same holds for SIGTERM as soon as scripts have made an operation or started a program, and then for SIGHUP if
-    /// it would end the process.
+    /// it would end the process. SIGQUIT ends the process at once. A signal that ends the process kills the programs first.
     ///
     /// Call this again to be ready for the next signal. Only one runtime of a process at a time may catch signals.
     public func catchInterrupts() throws(LuaError) { try inside { $0.catchInterrupts() } }

@@ -1,3 +1,4 @@
+import CIO
 import CLua
 import OpEngine
 import OpPlatform
@@ -22,6 +23,8 @@ final class RuntimeCore: @unchecked Sendable {
     let stateMemoryLimit: Int?
     /// The memory limit of operations that set none; 0 for no limit.
     let operationMemoryLimit: Int
+    /// Seconds from one signal to the next when a program is ended, unless the script sets them.
+    let programGrace: Double
     /// The destinations of output.
     let output: OutputSinks
     /// The bytes that the states may still write; nil for no limit.
@@ -96,6 +99,7 @@ final class RuntimeCore: @unchecked Sendable {
         servesCluster = configuration.servesCluster
         prefersSpeedToMemory = configuration.prefersSpeedToMemory
         stateMemoryLimit = configuration.stateMemoryLimit
+        programGrace = configuration.programGrace
         output = OutputSinks(output: configuration.output, errorOutput: configuration.errorOutput)
         unsafe outputLimit = configuration.limits.outputBytes.map { unsafe RunBudget.allowance(of: $0) }
         randomSeed = configuration.randomSeed
@@ -343,7 +347,7 @@ final class RuntimeCore: @unchecked Sendable {
         }
         guard isFirst else { return }
         // The main state may be inside a call that does not return.
-        clua_exit_later(status, 5)
+        clua_exit_later(status, UInt32(5 + min(2 * programGrace, 1e6)))
         engine.cancelAllOperations()
         // A host that waits in its own loop must notice.
         engine.mainInbox.post {}
@@ -393,6 +397,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// Notes that an operation or a program exists, so that SIGTERM must end the process in an orderly way.
     func expectWork() {
         guard !hasWork.load(ordering: .relaxed), !hasWork.exchange(true, ordering: .relaxed) else { return }
+        clua_kill_programs_at_death(cio_kill_programs)
         clua_catch_terminate()
         if prefersSpeedToMemory { clua_prefer_speed_to_memory() }
     }

@@ -60,8 +60,8 @@ final class Progress: Sendable {
     private func run() {
         defer { ended.closeWriting() }
         guard !isStopped(within: Self.firstAfter) else { return }
-        // A script without operations keeps its terminal.
-        while monitor.counts().added == 0 { if isStopped(within: Self.interval) { return } }
+        // A script without operations keeps its terminal, and so does a program.
+        while monitor.counts().added == 0 || ct_is_lent() { if isStopped(within: Self.interval) { return } }
         switch style {
         case .row:
             // A run that ends earlier never gets a relay and writes to the terminal directly.
