@@ -20,6 +20,8 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
     public var repeatsMessages = false
     /// Seconds by which a message that is to come is late, so that others overtake it; nil if none may.
     public var lateness: (IncomingMessage) -> Double? = { _ in nil }
+    /// Changes a message that is to come.
+    public var change: (IncomingMessage) -> IncomingMessage = { $0 }
     private(set) var subjects: [String] = []
     private var receiver: (any FabricReceiver)?
     /// Counts the connections. Messages that are under way on an earlier one are lost.
@@ -95,6 +97,7 @@ public final class SimulatedFabric: Fabric, @unchecked Sendable {
 
     /// Called by the server.
     func deliver(_ message: IncomingMessage) {
+        let message = change(message)
         var arrival = max(lastDown, max(simulation.now, stalledUntil) + simulation.seconds(in: delay))
         if let lateness = lateness(message) { arrival += lateness } else { lastDown = arrival }
         let generation = generation

@@ -1,4 +1,4 @@
-import OpCluster
+public import OpCluster
 
 /// A model of a NATS server with JetStream.
 public final class SimulatedServer: @unchecked Sendable {
@@ -16,7 +16,10 @@ public final class SimulatedServer: @unchecked Sendable {
     /// How many messages fit the disk.
     public var room = Int.max
     /// Gets every message that the server gets or gives, to show what has happened.
-    public var trace: ((_ member: String, _ isForServer: Bool, _ subject: String, _ bytes: [UInt8], _ status: Int) -> Void)?
+    public var trace:
+        ((_ member: String, _ isForServer: Bool, _ subject: String, _ reply: String, _ bytes: [UInt8], _ status: Int) -> Void)?
+    /// Gets every message that arrives at the server, and returns those that the server handles instead.
+    public var intruder: ((OutgoingMessage) -> [OutgoingMessage])?
     /// Whether it is one of several servers, and when it has found the others.
     public var isOneOfSeveral = false, othersAreThereAt = 0.0
     /// How many copies of each stream there are.
@@ -74,13 +77,15 @@ public final class SimulatedServer: @unchecked Sendable {
 
     func receive(_ message: OutgoingMessage, from member: SimulatedFabric) {
         guard isUp else { return }
-        trace?(member.name, true, message.subject, message.bytes, 0)
+        trace?(member.name, true, message.subject, message.reply ?? "", message.bytes, 0)
+        if let intruder { return intruder(message).forEach(handle) }
         guard cost > 0 else { return handle(message) }
         busyUntil = max(busyUntil, simulation.now) + cost
         simulation.at(busyUntil) { [self] in handle(message) }
     }
 
-    private func handle(_ message: OutgoingMessage) {
+    /// Handles a message, as if a member had sent it.
+    public func handle(_ message: OutgoingMessage) {
         messageCount += 1
         if message.subject.hasPrefix("$JS.API.") { return handleCall(message, message.subject.dropFirst(8).split(separator: ".")) }
         if message.subject.hasPrefix("$JS.ACK.") {
@@ -102,7 +107,7 @@ public final class SimulatedServer: @unchecked Sendable {
     func deliver(to subject: String, named: String? = nil, reply: String = "", bytes: [UInt8] = [], status: Int = 0) -> Bool {
         let members = members(of: subject)
         for member in members {
-            trace?(member.name, false, named ?? subject, bytes, status)
+            trace?(member.name, false, named ?? subject, reply, bytes, status)
             member.deliver(IncomingMessage(subject: named ?? subject, reply: reply, bytes: bytes, status: status))
         }
         return !members.isEmpty

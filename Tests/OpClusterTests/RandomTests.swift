@@ -8,7 +8,7 @@ import Testing
 
 /// Random runs of simulated clusters, with faults of all kinds.
 @Suite struct RandomTests {
-    enum Faults: CaseIterable { case none, connections, deaths, everything }
+    enum Faults: CaseIterable { case none, connections, deaths, everything, intruder }
 
     @Test(arguments: Faults.allCases) func everyTaskHasOneOutcome(_ faults: Faults) {
         let count =
@@ -34,13 +34,13 @@ struct RandomRun {
     private let cluster: SimulatedCluster
     private let faults: RandomTests.Faults
     private var simulation: Simulation { cluster.simulation }
-    private let faultSeconds = 30.0
+    private let faultSeconds = 30.0, stillSeconds = 40.0
     var failures: [String] { cluster.failures }
 
     init(seed: UInt64, _ faults: RandomTests.Faults) {
         self.faults = faults
         cluster = SimulatedCluster(seed: seed, startsSurely: faults == .none, delay: seed % 3 == 0 ? 0.001...0.05 : 0.0001...0.001)
-        if TestLength.number("OPSCRIPT_CLUSTER_TRACE") == 1 { cluster.server.trace = { [cluster] in cluster.show($0, $1, $2, $3, $4) } }
+        if TestLength.number("OPSCRIPT_CLUSTER_TRACE") == 1 { cluster.server.trace = { [cluster] in cluster.show($0, $1, $2, $3, $4, $5) } }
         simulation.run(until: 0.5)
         for _ in 0..<random(1...4) { cluster.addWorker(slots: random(1...3)) }
         // A server keeps the order of one member's messages. Only the speed may depend on that.
@@ -55,13 +55,19 @@ struct RandomRun {
         if chance(0.2) { cluster.addWorker(slots: 2, version: "2") }
         for _ in 0..<random(1...25) { planTask() }
         for _ in 0..<random(0...3) { planChain() }
-        if faults != .none { for _ in 0..<random(1...6) { planFault() } }
+        if faults == .intruder { planIntruder() } else if faults != .none { for _ in 0..<random(1...6) { planFault() } }
         // Afterwards no more faults happen, and a new worker does the rest.
         simulation.run(until: faultSeconds + 1)
         cluster.addWorker(slots: 3)
         // A message that arrives too early is sent again a second later.
         let limit = faults == .none ? isUnordered ? 300.0 : 120.0 : 600.0
-        simulation.run(until: limit) { simulation.now > faultSeconds + 2 && cluster.unfinished.isEmpty }
+        // The last fault may cut a member off for a minute.
+        let calm = faultSeconds + 60
+        simulation.run(until: limit) {
+            if simulation.now > max(calm, cluster.lastMove) + stillSeconds { return cluster.unfinished.isEmpty || cluster.standsStill }
+            return simulation.now > faultSeconds + 2 && cluster.unfinished.isEmpty
+        }
+        if cluster.standsStill { cluster.fail("nothing happens for \(stillSeconds) seconds: \(cluster.state)") }
         if !cluster.unfinished.isEmpty { cluster.fail("tasks without an outcome: \(cluster.unfinished)") }
         check()
         cluster.end()
@@ -76,6 +82,7 @@ struct RandomRun {
         if chance(0.2) { body.argumentCount = chance(0.05) ? random(1...600_000) : random(1...3000) }
         if chance(0.2) { body.resultCount = chance(0.05) ? random(1...600_000) : random(1...3000) }
         body.listens = chance(0.7)
+        if faults == .intruder { body.asks = chance(0.7) }
         let (isAtMostOnce, priority) = (chance(0.3), UInt8(random(0...4)))
         let isStopped = chance(0.2)
         let request: StopRequest = chance(0.5) ? .cancel : .interrupt
@@ -99,6 +106,13 @@ struct RandomRun {
             cluster.submitChain(of: count, body)
             for delay in stops { simulation.after(delay) { if let last = cluster.unfinished.last { cluster.stop(last, request) } } }
         }
+    }
+
+    private func planIntruder() {
+        let attacks = HostileServer.Attack.allCases.filter { _ in chance(0.5) }
+        let hostile = HostileServer(cluster.server, simulation, attacks, probability: [0.02, 0.1, 0.3, 0.6][random(0...3)])
+        simulation.at(1) { hostile.begin() }
+        simulation.at(faultSeconds) { hostile.end() }
     }
 
     private func planFault() {

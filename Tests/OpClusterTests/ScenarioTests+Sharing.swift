@@ -63,7 +63,8 @@ extension ScenarioTests {
         // One report is late.
         let count = Locked(0)
         cluster.fabric.lateness = { message in
-            guard case .message(let opened) = Seal(key: SimulatedCluster.key).open(message.bytes, from: message.subject),
+            guard
+                case .message(let opened) = Seal(key: SimulatedCluster.key).open(message.bytes, from: message.subject, reply: message.reply),
                 case .report = try? Message(opened)
             else { return nil }
             let number = count.withLock { count in

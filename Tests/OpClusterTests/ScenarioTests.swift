@@ -297,7 +297,7 @@ import Testing
         body.argumentCount = 1_000_000
         for _ in 0..<3 { cluster.submit(body) }
         let pieces = Locked(0)
-        cluster.server.trace = { _, isForServer, _, bytes, _ in
+        cluster.server.trace = { _, isForServer, _, _, bytes, _ in
             if isForServer, bytes.count > 100_000 { pieces.withLock { $0 += 1 } }
         }
         _ = finish(cluster)

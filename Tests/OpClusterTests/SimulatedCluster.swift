@@ -1,4 +1,5 @@
 import ClusterSupport
+import OpPlatform
 import TestSupport
 
 @testable import OpCluster
@@ -9,11 +10,11 @@ struct Body {
     var outputCount = 0
     /// The number of bytes of its arguments and of its results that are sent as blobs; 0 for none.
     var argumentCount = 0, resultCount = 0
-    /// Whether it ends when it is cancelled.
-    var listens = true
+    /// Whether it ends when it is cancelled, and whether it asks the coordinator something.
+    var listens = true, asks = false
 
     var bytes: [UInt8] {
-        Array("\(Int((seconds * 1e6).rounded())) \(outputCount) \(resultCount) \(listens ? 1 : 0)".utf8)
+        Array("\(Int((seconds * 1e6).rounded())) \(outputCount) \(resultCount) \(listens ? 1 : 0) \(asks ? 1 : 0)".utf8)
     }
 
     init(seconds: Double) { self.seconds = seconds }
@@ -21,7 +22,7 @@ struct Body {
     init(_ bytes: [UInt8]) {
         let numbers = String(decoding: bytes, as: UTF8.self).split(separator: " ").compactMap { Int($0) }
         seconds = Double(numbers[0]) / 1e6
-        (outputCount, resultCount, listens) = (numbers[1], numbers[2], numbers[3] == 1)
+        (outputCount, resultCount, listens, asks) = (numbers[1], numbers[2], numbers[3] == 1, numbers[4] == 1)
     }
 }
 
@@ -51,6 +52,7 @@ final class SimulatedRunner: ClusterWorker.Runner, @unchecked Sendable {
         running[ObjectIdentifier(task)] = Running(task: task)
         greatestCount = max(greatestCount, running.count)
         cluster.noteBegin(task, by: name)
+        if body.asks { ask(task) }
         for index in 0..<body.outputCount {
             simulation.after(body.seconds * Double(index) / Double(body.outputCount)) { [self] in
                 if !isDead, running[ObjectIdentifier(task)] != nil { task.write(Array("\(name) \(index)\n".utf8), to: 1) }
@@ -59,6 +61,14 @@ final class SimulatedRunner: ClusterWorker.Runner, @unchecked Sendable {
         simulation.after(body.seconds) { [self] in
             let contents = body.resultCount == 0 ? [] : [Blob(copying: SimulatedCluster.bytes(task.number, body.resultCount))]
             end(task, Payload(bytes: Array("done \(task.number)".utf8), contents: contents))
+        }
+    }
+
+    private func ask(_ task: WorkerTask) {
+        let question = Array("\(name) asks for \(task.number)".utf8)
+        task.ask(question) { [self] answer in
+            guard let answer, answer != question.reversed() else { return }
+            cluster.fail("\(name) got the answer '\(String(decoding: answer.reversed(), as: UTF8.self))' for task \(task.number)")
         }
     }
 
@@ -117,6 +127,8 @@ final class SimulatedCluster: @unchecked Sendable {
     var members: [Member] = []
     var known: [UInt64: Known] = [:]
     var failures: [String] = []
+    /// When a body has begun or a task has ended, the last time.
+    private(set) var lastMove = 0.0
     var runEnds: [(run: String, worker: String)] = []
     static let key = ClusterKey(Array("0123456789abcdef".utf8))
     let delay: ClosedRange<Double>
@@ -223,9 +235,9 @@ final class SimulatedCluster: @unchecked Sendable {
     }
 
     /// Prints a message that the server receives or sends.
-    func show(_ member: String, _ isForServer: Bool, _ subject: String, _ bytes: [UInt8], _ status: Int) {
+    func show(_ member: String, _ isForServer: Bool, _ subject: String, _ reply: String, _ bytes: [UInt8], _ status: Int) {
         var text = "\(bytes.count) bytes"
-        if case .message(let opened) = Seal(key: Self.key).open(bytes, from: subject), let message = try? Message(opened) {
+        if case .message(let opened) = Seal(key: Self.key).open(bytes, from: subject, reply: reply), let message = try? Message(opened) {
             text = String(String(describing: message).prefix(300))
         } else if bytes.count < 300, !bytes.starts(with: "opc".utf8) {
             text = String(decoding: bytes, as: UTF8.self)
@@ -243,8 +255,13 @@ final class SimulatedCluster: @unchecked Sendable {
         guard task.run == coordinator.run else { return }
         guard let known = known[task.number] else { return fail("an unknown task begins") }
         known.begins.append(name)
+        lastMove = simulation.now
         beginHandler(task.number)
         if known.task.isAtMostOnce, known.begins.count > 1 { fail("task \(task.number) begins twice: \(known.begins)") }
+        let entry = coordinator.state.withLock { $0.entries[task.number] }
+        if known.task.isAtMostOnce, let entry, entry.claim == nil || entry.attempt != task.job.attempt {
+            fail("task \(task.number) begins without a claim of its own")
+        }
         if task.blobs.map(\.name.count) != (known.body.argumentCount == 0 ? [] : [known.body.argumentCount]) {
             fail("task \(task.number) begins without its blobs")
         }
@@ -258,6 +275,7 @@ final class SimulatedCluster: @unchecked Sendable {
     func noteRunEnd(_ run: String, at worker: String) { runEnds.append((run, worker)) }
 
     private func note(_ outcome: Coordinator.Outcome, of number: UInt64, _ known: Known) {
+        lastMove = simulation.now
         switch outcome {
         case .ended(let payload, _, let began, let ended):
             let text = String(decoding: payload.bytes, as: UTF8.self)
@@ -311,9 +329,31 @@ final class SimulatedCluster: @unchecked Sendable {
         simulation.run(until: simulation.now + 0.1)
         for fabric in members.map(\.fabric) + [fabric] { fabric.forget() }
         for member in members { member.runner.forget() }
+        server.intruder = nil
         (server.trace, beginHandler, endHandler) = (nil, { _ in }, { _ in })
         server.removeStreams()
         simulation.end()
+    }
+
+    /// Whether tasks wait, and no body runs.
+    var standsStill: Bool { !unfinished.isEmpty && members.allSatisfy { !$0.isAlive || $0.runner.running.isEmpty } }
+
+    /// The unfinished tasks, and the state of the members, for a person.
+    var state: String {
+        let tasks = coordinator.state.withLock { state in
+            state.entries.sorted { $0.key < $1.key }.prefix(5).map { number, entry in
+                "task \(number) of \(state.entries.count), attempt \(entry.attempt), holder \(entry.holder ?? "none"), "
+                    + "\(entry.isInStream ? "" : "not ")in the stream, \(entry.claim == nil ? "no " : "")claim, "
+                    + "\(entry.declineCount) times given back, stop \(entry.stop.map { "\($0)" } ?? "none"), \(entry.outcomes.count) outcomes"
+            }
+        }
+        let workers = members.filter(\.isAlive).map { member in
+            member.worker.state.withLock { state in
+                "\(member.runner.name) \(member.worker.id): \(state.running.count) running, \(state.preparing.count) preparing, "
+                    + "\(state.waiting.count) waiting, \(state.pulls.map(\.count)) pulls"
+            }
+        }
+        return (tasks + workers + ["\(server.storedCount) jobs in the stream"]).joined(separator: "; ")
     }
 
     var unfinished: [UInt64] { known.filter { $0.value.outcomes.isEmpty }.map(\.key).sorted() }

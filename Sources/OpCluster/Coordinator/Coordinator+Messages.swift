@@ -6,9 +6,9 @@ extension Coordinator: Exchange.Handler {
         switch message {
         case .report(let report): handle(report)
         case .hello(let worker): handle(worker)
-        case .greet(run, let nonce): exchange.publish(.greeted(nonce: nonce), to: reply)
-        case .claim(run, let number, let attempt, let worker, let session, let nonce):
-            let isGranted = grant(number, attempt: attempt, to: worker, session: session, nonce: nonce)
+        case .greet(run): exchange.publish(.done, to: reply)
+        case .claim(run, let number, let attempt, let worker, let session):
+            let isGranted = grant(number, attempt: attempt, to: worker, session: session, asker: reply)
             exchange.publish(.claimed(isGranted), to: reply)
         case .ask(run, let question):
             events.answer(question) { [exchange] answer in exchange.publish(.answer(answer), to: reply) }
@@ -19,7 +19,8 @@ extension Coordinator: Exchange.Handler {
     func handle(unsealed message: IncomingMessage) {}
 
     func handleForeign(_ difference: Exchange.Unopened, on subject: String) {
-        guard subject == Subject.hello || subject == Subject.run(run) else { return }
+        // All clusters of a server share this subject.
+        guard subject == Subject.hello else { return notice(Exchange.alteredNotice) }
         switch difference {
         case .foreign: notice("there are workers whose messages are sealed with another key than this one's (--key): they get no work")
         case .otherVersion: notice("there are workers of an opscript with other messages than this one's (\(version)): they get no work")
@@ -158,15 +159,15 @@ extension Coordinator: Exchange.Handler {
         }
     }
 
-    private func grant(_ number: UInt64, attempt: UInt64, to worker: String, session: UInt64, nonce: UInt64) -> Bool {
+    private func grant(_ number: UInt64, attempt: UInt64, to worker: String, session: UInt64, asker: String) -> Bool {
         let (isGranted, dropped) = state.withLock { state -> (Bool, [UInt64]) in
             // A worker that the coordinator does not know is not watched: it must say hello first.
             guard state.peers[worker] != nil, let dropped = state.startSession(session, of: worker) else { return (false, []) }
             guard let entry = state.entries[number], entry.attempt == attempt, !dropped.contains(number) else { return (false, dropped) }
             // If the answer was lost, the same body gets it again.
-            if let claim = entry.claim { return (claim == nonce && entry.holder == worker, dropped) }
+            if let claim = entry.claim { return (claim == asker && entry.holder == worker, dropped) }
             guard entry.stop == nil, entry.holder == nil || entry.holder == worker else { return (false, dropped) }
-            state.entries[number]?.claim = nonce
+            state.entries[number]?.claim = asker
             state.entries[number]?.holder = worker
             state.peers[worker]?.tasks.insert(number)
             return (true, dropped)
@@ -286,8 +287,8 @@ extension Coordinator.State {
 
     /// Records the description that a worker sends. Returns whether the worker had been lost.
     fileprivate mutating func recordContact(from worker: WorkerDescription, at now: Double) -> Bool {
-        let isBack = recordContact(worker.id, now - worker.sentAt, at: now, worker)
-        peers[worker.id]?.description = worker
+        let isBack = recordContact(worker.id, sentAt: worker.sentAt, at: now, worker)
+        if peers[worker.id]?.lastSent == worker.sentAt { peers[worker.id]?.description = worker }
         return isBack
     }
 
@@ -295,16 +296,20 @@ extension Coordinator.State {
         let unknown = WorkerDescription(
             id: report.worker, name: report.worker, host: "", process: 0, version: "", slots: 0, taskCount: 0, endedCount: 0, load: 0,
             sentAt: report.sentAt)
-        return recordContact(report.worker, now - report.sentAt, at: now, unknown)
+        return recordContact(report.worker, sentAt: report.sentAt, at: now, unknown)
     }
 
-    private mutating func recordContact(_ worker: String, _ offset: Double, at now: Double, _ description: WorkerDescription) -> Bool {
+    private mutating func recordContact(_ worker: String, sentAt: Double, at now: Double, _ description: WorkerDescription) -> Bool {
+        // A message that was sent before another one that has arrived is no sign of life: the server may repeat those of a dead worker.
+        if let known = peers[worker] ?? formerPeers[worker], sentAt <= known.lastSent { return false }
+        let offset = now - sentAt
         var isBack = false
         if peers[worker] == nil {
             let former = formerPeers.removeValue(forKey: worker)
             isBack = former != nil
-            peers[worker] = former ?? Coordinator.Peer(description: description, lastHeard: now, clockOffset: offset)
+            peers[worker] = former ?? Coordinator.Peer(description: description, lastHeard: now, lastSent: sentAt, clockOffset: offset)
         }
+        peers[worker]?.lastSent = sentAt
         peers[worker]?.lastHeard = now
         peers[worker]?.silentSince = nil
         // The fastest message has the best estimate of the offset.

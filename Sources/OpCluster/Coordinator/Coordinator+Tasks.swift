@@ -120,8 +120,8 @@ extension Coordinator {
                     handleStored(number, attempt: attempt, JetStream.sequence(in: answer))
                 }
             case .noResponders: handleRefusal(of: number, attempt: attempt, "its stream is gone", patience: Self.patienceWithoutStream)
-            case .timeout: handleRefusal(of: number, attempt: attempt, "it does not answer", patience: Self.patienceWithoutStream)
-            case .message: break
+            case .timeout, .message:
+                handleRefusal(of: number, attempt: attempt, "it does not answer", patience: Self.patienceWithoutStream)
             }
         }
     }
@@ -216,23 +216,24 @@ extension Coordinator {
             state.countInterval = min(2 * state.countInterval, Self.longestCountInterval)
             return (true, state.idleSince.map { now - $0 >= Self.firstCountInterval } ?? false)
         }
-        if isInVain { return publishWaiting() }
+        if isInVain { return publishLost() }
         guard isDue else { return }
         // Jobs that are stored after the question are not counted.
         let asked = state.withLock { state in state.entries.filter { $0.value.isInStream }.mapValues(\.attempt) }
         JetStream.count(exchange, run: run) { [self] count in
             guard let count else { return }
             let isMissing = state.withLock { state in asked.count { state.entries[$0.key]?.attempt == $0.value } > count }
-            if isMissing { publishWaiting() }
+            if isMissing { publishLost() }
         }
     }
 
-    /// Publishes all tasks without a holder again.
-    private func publishWaiting() {
+    /// Publishes all tasks without a holder again, since the stream has lost some.
+    private func publishLost() {
         JetStream.setUp(exchange) { [self] _ in
             JetStream.purge(exchange, run: run) { [self] in
                 let tasks = state.withLock { state in
-                    state.lastProgress = now
+                    // The stream may lose them again. Only waiting for busy workers makes the intervals longer.
+                    (state.lastProgress, state.countInterval) = (now, Self.firstCountInterval)
                     return state.entries.keys.sorted().compactMap { number -> (UInt64, Task, UInt64)? in
                         guard var entry = state.entries[number] else { return nil }
                         let wasInStream = entry.isInStream

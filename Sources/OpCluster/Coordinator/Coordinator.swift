@@ -105,8 +105,8 @@ public final class Coordinator: Sendable {
         /// The workers that were lost with it.
         var lostWorkers: [String] = []
         var stop: StopRequest?
-        /// The nonce of the body that may begin with a task that must not run twice.
-        var claim: UInt64?
+        /// The reply subject of the claim of the body that may begin with a task that must not run twice.
+        var claim: String?
         /// The outcomes that have arrived. The coordinator fetches the blobs of the first one.
         var outcomes: [FoundOutcome] = []
     }
@@ -130,6 +130,8 @@ public final class Coordinator: Sendable {
     struct Peer {
         var description: WorkerDescription
         var lastHeard: Double
+        /// When the worker's clock showed that it sent its last hello or report.
+        var lastSent: Double
         var lastAsked = -Double.infinity
         /// The worker's session of this run, and the sequence number of the last report in it.
         var session: UInt64 = 0

@@ -48,7 +48,7 @@ public struct ClusterKey: Sendable {
 /// Seals messages, and opens those that were sealed with the same key.
 struct Seal: Sendable {
     /// The version of the messages. Members with different versions do not understand each other.
-    static let version: UInt8 = 4
+    static let version: UInt8 = 5
     private static let magic: [UInt8] = Array("opc".utf8) + [version]
     private static let codeCount = Int(CNATS_DIGEST_COUNT)
 
@@ -56,12 +56,13 @@ struct Seal: Sendable {
 
     /// sealed := magic is-sealed code message
     ///
-    /// The code also depends on the subject, so a message cannot be repeated on another subject: an answer belongs to one request.
-    func seal(_ message: [UInt8], for subject: String) -> [UInt8] {
+    /// The code also depends on the subject and on the reply subject. Each request has a reply subject of its own, which names the asker and counts
+    /// the asker's requests. So a server without the key cannot have a request answered for another one, and an answer counts for its request only.
+    func seal(_ message: [UInt8], for subject: String, reply: String) -> [UInt8] {
         var sealed = Self.magic
         sealed.reserveCapacity(sealed.count + 1 + Self.codeCount + message.count)
         sealed.append(key == nil ? 0 : 1)
-        if let key { sealed.append(contentsOf: Self.code(of: message[...], on: subject, with: key)) }
+        if let key { sealed.append(contentsOf: Self.code(of: message[...], on: Self.address(subject, reply), with: key)) }
         sealed.append(contentsOf: message)
         return sealed
     }
@@ -75,7 +76,7 @@ struct Seal: Sendable {
         case malformed
     }
 
-    func open(_ bytes: [UInt8], from subject: String) -> Opened {
+    func open(_ bytes: [UInt8], from subject: String, reply: String) -> Opened {
         let headerCount = Self.magic.count + 1
         guard bytes.count > headerCount, bytes.starts(with: Self.magic.dropLast()) else { return .malformed }
         guard bytes[headerCount - 2] == Self.version else { return .otherVersion }
@@ -85,8 +86,14 @@ struct Seal: Sendable {
         let code = bytes[headerCount..<headerCount + Self.codeCount]
         let message = bytes[(headerCount + Self.codeCount)...]
         // The comparison takes the same time for each wrong code.
-        let difference = zip(code, Self.code(of: message, on: subject, with: key)).reduce(0 as UInt8) { $0 | ($1.0 ^ $1.1) }
+        let expected = Self.code(of: message, on: Self.address(subject, reply), with: key)
+        let difference = zip(code, expected).reduce(0 as UInt8) { $0 | ($1.0 ^ $1.1) }
         return difference == 0 ? .message(message) : .foreign
+    }
+
+    /// Both subjects. The stream delivers a job with another reply subject than that of its sender.
+    private static func address(_ subject: String, _ reply: String) -> String {
+        subject.hasPrefix(Subject.jobPrefix) ? subject : "\(subject)\0\(reply)"
     }
 
     /// Sixteen hexadecimal digits that depend on the key and on `text`, and tell nothing about the key.

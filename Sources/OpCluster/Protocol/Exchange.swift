@@ -8,7 +8,7 @@ final class Exchange: FabricReceiver, Sendable {
         /// A message of the stream or of the server.
         func handle(unsealed message: IncomingMessage)
         func connectionHasChanged(_ change: ConnectionChange)
-        /// A message was sealed with another key, is of another version, or is malformed.
+        /// A message was sealed with another key or for another place, is of another version, or is malformed.
         func handleForeign(_ difference: Unopened, on subject: String)
     }
 
@@ -26,6 +26,9 @@ final class Exchange: FabricReceiver, Sendable {
         var nextTry: Double
         var triesLeft: Int
         let completion: @Sendable (Reply) -> Void
+
+        /// Whether the server itself answers, without a seal. It answers requests on its own subjects, and messages to the stream.
+        var isForServer: Bool { message.subject.hasPrefix("$") || message.id != nil }
     }
 
     private struct State {
@@ -95,8 +98,8 @@ final class Exchange: FabricReceiver, Sendable {
 
     // MARK: sending
 
-    func publish(_ message: Message, to subject: String, reply: String? = nil) {
-        fabric.publish(OutgoingMessage(subject: subject, reply: reply, bytes: seal.seal(message.bytes, for: subject)))
+    func publish(_ message: Message, to subject: String) {
+        fabric.publish(OutgoingMessage(subject: subject, bytes: seal.seal(message.bytes, for: subject, reply: "")))
     }
 
     /// Asks until an answer arrives, or until no try is left.
@@ -107,22 +110,37 @@ final class Exchange: FabricReceiver, Sendable {
     ///   - completion: called once, on any thread.
     func request(
         _ message: Message, to subject: String, every interval: Double, tries: Int, completion: @escaping @Sendable (Reply) -> Void
-    ) { request(seal.seal(message.bytes, for: subject), to: subject, every: interval, tries: tries, completion: completion) }
+    ) {
+        let bytes = message.bytes
+        request(to: subject, every: interval, tries: tries, completion: completion) { [seal] reply in
+            seal.seal(bytes, for: subject, reply: reply)
+        }
+    }
 
     /// Publishes a message to the stream.
     func store(
         _ message: Message, to subject: String, id: String, every interval: Double, tries: Int,
         completion: @escaping @Sendable (Reply) -> Void
-    ) { request(seal.seal(message.bytes, for: subject), to: subject, id: id, every: interval, tries: tries, completion: completion) }
+    ) {
+        let sealed = seal.seal(message.bytes, for: subject, reply: "")
+        request(to: subject, id: id, every: interval, tries: tries, completion: completion) { _ in sealed }
+    }
 
+    /// Asks the server.
     func request(
-        _ bytes: [UInt8], to subject: String, id: String? = nil, every interval: Double, tries: Int,
-        completion: @escaping @Sendable (Reply) -> Void
+        _ bytes: [UInt8], to subject: String, every interval: Double, tries: Int, completion: @escaping @Sendable (Reply) -> Void
+    ) { request(to: subject, every: interval, tries: tries, completion: completion) { _ in bytes } }
+
+    /// - Parameter bytes: makes the contents for a reply subject.
+    private func request(
+        to subject: String, id: String? = nil, every interval: Double, tries: Int, completion: @escaping @Sendable (Reply) -> Void,
+        bytes: (_ reply: String) -> [UInt8]
     ) {
         let (message, isFirst) = state.withLock { state -> (OutgoingMessage?, Bool) in
             if state.isClosed { return (nil, false) }
             state.lastNumber += 1
-            let message = OutgoingMessage(subject: subject, reply: "\(inbox).\(state.lastNumber)", id: id, bytes: bytes)
+            let reply = "\(inbox).\(state.lastNumber)"
+            let message = OutgoingMessage(subject: subject, reply: reply, id: id, bytes: bytes(reply))
             state.requests[state.lastNumber] = Request(
                 message: message, interval: interval, nextTry: fabric.now + interval, triesLeft: tries - 1, completion: completion)
             defer { state.isResending = true }
@@ -191,12 +209,14 @@ final class Exchange: FabricReceiver, Sendable {
             reply = .noResponders
         } else if message.status != 0 {
             return
+        } else if request.isForServer {
+            reply = .unsealed(message.bytes)
         } else {
             switch opened(message) {
             case .success(let opened): reply = .message(opened)
-            // Only the server's answers are not sealed. The server answers only requests on its own subjects, and messages to the stream.
-            case .failure where request.message.subject.hasPrefix("$") || request.message.id != nil: reply = .unsealed(message.bytes)
-            case .failure: return
+            case .failure(let difference):
+                handler.withLock { $0 }?.handleForeign(difference, on: message.subject)
+                return
             }
         }
         // Only the first answer counts.
@@ -208,8 +228,12 @@ final class Exchange: FabricReceiver, Sendable {
 
     enum Unopened: Error { case foreign, otherVersion, malformed }
 
+    /// Tells a person that messages on subjects for one member only could not be opened. Other members have no reason to publish there.
+    static let alteredNotice =
+        "the cluster's server passes on messages that it has changed, or that were sent to another place: they are ignored"
+
     func opened(_ message: IncomingMessage) -> Result<Message, Unopened> {
-        switch seal.open(message.bytes, from: message.subject) {
+        switch seal.open(message.bytes, from: message.subject, reply: message.reply) {
         case .message(let message):
             do { return .success(try Message(message)) } catch { return .failure(.malformed) }
         case .foreign: return .failure(.foreign)

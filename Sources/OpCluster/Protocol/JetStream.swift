@@ -11,6 +11,13 @@ enum JetStream {
     static let acknowledged = Array("+ACK".utf8), rejected = Array("-NAK".utf8), inProgress = Array("+WPI".utf8)
     static let terminated = Array("+TERM".utf8)
 
+    /// How often the stream has delivered a message. `acknowledgement` is the message's reply subject, which newer servers begin with two more parts.
+    static func deliveryCount(in acknowledgement: String) -> Int {
+        let parts = acknowledgement.split(separator: ".")
+        let index = parts.count > 9 ? 6 : 4
+        return parts.indices.contains(index) ? Int(parts[index]) ?? 0 : 0
+    }
+
     /// Gives a message back, for the first worker that pulls after so many seconds.
     static func rejected(for seconds: Double) -> [UInt8] { Array("-NAK {\"delay\":\(Int(seconds * nanoseconds))}".utf8) }
 
@@ -126,8 +133,8 @@ enum JetStream {
             switch reply {
             case .unsealed(let bytes): completion(refusal(in: bytes))
             case .noResponders: completion("the server has no JetStream: start it with 'nats-server --jetstream'")
-            case .timeout: completion("the server's JetStream does not answer; if it is one of several servers, most of them must run")
-            case .message: completion("the server's JetStream gives a strange answer")
+            case .timeout, .message:
+                completion("the server's JetStream does not answer; if it is one of several servers, most of them must run")
             }
         }
     }

@@ -135,11 +135,10 @@ enum Message: Sendable {
     case hello(WorkerDescription)
     /// The coordinator of a run lives. The counter grows, so that receivers recognize an old message.
     case beat(run: String, UInt64, isLast: Bool)
-    /// Asks whether the coordinator lives now. The nonce distinguishes the answer from a copy of an earlier answer.
-    case greet(run: String, nonce: UInt64)
-    case greeted(nonce: UInt64)
-    /// Asks for permission to begin with a task that must not run twice. Each body has a nonce of its own.
-    case claim(run: String, number: UInt64, attempt: UInt64, worker: String, session: UInt64, nonce: UInt64)
+    /// Asks whether the coordinator lives now.
+    case greet(run: String)
+    /// Asks for permission to begin with a task that must not run twice. Each body asks with a reply subject of its own.
+    case claim(run: String, number: UInt64, attempt: UInt64, worker: String, session: UInt64)
     case claimed(Bool)
     case want(BlobName, offset: Int, count: Int)
     case piece(offset: Int, [UInt8])
@@ -149,7 +148,7 @@ enum Message: Sendable {
     case answer([UInt8])
     /// Asks a worker to report again which tasks of a run it has.
     case recount(run: String)
-    /// The worker has received a stop, a release or a recount.
+    /// The receiver has got a stop, a release, a recount or a greeting.
     case done
 
     private var kind: UInt8 {
@@ -165,7 +164,6 @@ enum Message: Sendable {
         case .hello: 9
         case .beat: 10
         case .greet: 11
-        case .greeted: 12
         case .claim: 13
         case .claimed: 14
         case .want: 15
@@ -201,7 +199,7 @@ enum Message: Sendable {
             writer.text(run)
             writer.number(number)
             writer.number(attempt)
-        case .ping(let run), .recount(let run): writer.text(run)
+        case .ping(let run), .recount(let run), .greet(let run): writer.text(run)
         case .pong(let session): writer.number(session)
         case .find, .missing, .done: break
         case .hello(let worker): Self.write(worker, to: &writer)
@@ -209,17 +207,12 @@ enum Message: Sendable {
             writer.text(run)
             writer.number(count)
             writer.byte(isLast ? 1 : 0)
-        case .greet(let run, let nonce):
-            writer.text(run)
-            writer.number(nonce)
-        case .greeted(let nonce): writer.number(nonce)
-        case .claim(let run, let number, let attempt, let worker, let session, let nonce):
+        case .claim(let run, let number, let attempt, let worker, let session):
             writer.text(run)
             writer.number(number)
             writer.number(attempt)
             writer.text(worker)
             writer.number(session)
-            writer.number(nonce)
         case .claimed(let isGranted): writer.byte(isGranted ? 1 : 0)
         case .want(let name, let offset, let count):
             Self.write(name, to: &writer)
@@ -314,12 +307,11 @@ extension Message {
         case 8: self = .find
         case 9: self = .hello(try Self.worker(&reader))
         case 10: self = .beat(run: try reader.text(), try reader.number(), isLast: try reader.byte() != 0)
-        case 11: self = .greet(run: try reader.text(), nonce: try reader.number())
-        case 12: self = .greeted(nonce: try reader.number())
+        case 11: self = .greet(run: try reader.text())
         case 13:
             self = .claim(
                 run: try reader.text(), number: try reader.number(), attempt: try reader.number(), worker: try reader.text(),
-                session: try reader.number(), nonce: try reader.number())
+                session: try reader.number())
         case 14: self = .claimed(try reader.byte() != 0)
         case 15: self = .want(try Self.name(&reader), offset: try reader.count(), count: try reader.count())
         case 16: self = .piece(offset: try reader.count(), try Self.remainder(&reader))

@@ -57,14 +57,20 @@ extension ClusterWorker {
         if status == IncomingMessage.pullIsOver { pull() }
     }
 
+    /// How often the stream delivers a job that cannot be opened, and seconds between two deliveries.
+    private static let mostDeliveriesOfDamaged = 3, damagedInterval = 0.5
+
     /// Accepts a job from the stream.
     func accept(_ message: IncomingMessage, priority: Int) {
         state.withLock { state in
             if let first = state.pulls[priority].firstIndex(where: { $0.count > 0 }) { state.pulls[priority][first].count -= 1 }
         }
         guard case .success(.job(let job)) = exchange.opened(message) else {
-            notice("there are jobs for workers with this one's key that are not sealed with it: they are thrown away")
-            JetStream.acknowledge(exchange, message.reply, JetStream.terminated)
+            // The bytes may be damaged on their way only, so the stream delivers them a few times.
+            let isLast = JetStream.deliveryCount(in: message.reply) >= Self.mostDeliveriesOfDamaged
+            if isLast { notice("there are jobs for workers with this one's key that are not sealed with it: they are thrown away") }
+            JetStream.acknowledge(
+                exchange, message.reply, isLast ? JetStream.terminated : JetStream.rejected(for: Self.damagedInterval))
             return pull()
         }
         enum Action {
@@ -152,8 +158,7 @@ extension ClusterWorker {
         }
         guard let run = task.session.withLock({ $0 }) else { return }
         let claim = Message.claim(
-            run: task.job.run, number: task.job.number, attempt: task.job.attempt, worker: id, session: run.session,
-            nonce: exchange.fabric.randomNumber())
+            run: task.job.run, number: task.job.number, attempt: task.job.attempt, worker: id, session: run.session)
         exchange.request(claim, to: Subject.run(task.job.run), every: 1, tries: 5) { [self] reply in
             guard case .message(.claimed(true)) = reply, state.withLock({ $0.running[task.identity] === task }) else {
                 return decline(task)

@@ -57,7 +57,8 @@ extension ClusterWorker: Exchange.Handler {
     }
 
     func handleForeign(_ difference: Exchange.Unopened, on subject: String) {
-        guard subject == Subject.find || subject == Subject.beat else { return }
+        // All clusters of a server share these subjects.
+        guard subject == Subject.find || subject == Subject.beat else { return notice(Exchange.alteredNotice) }
         switch difference {
         case .foreign:
             notice("there are coordinators whose messages are sealed with another key than this worker's (--key): they are ignored")

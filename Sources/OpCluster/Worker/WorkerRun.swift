@@ -85,9 +85,8 @@ final class WorkerRun: Sendable {
         }
         if let known { return body(known) }
         guard isFirst else { return }
-        let nonce = worker.exchange.fabric.randomNumber()
-        worker.exchange.request(.greet(run: name, nonce: nonce), to: Subject.run(name), every: 1, tries: 5) { [self] reply in
-            guard case .message(.greeted(nonce)) = reply else { return worker.endRun(self, isOver: false) }
+        worker.exchange.request(.greet(run: name), to: Subject.run(name), every: 1, tries: 5) { [self] reply in
+            guard case .message(.done) = reply else { return worker.endRun(self, isOver: false) }
             worker.markAlive(name)
             markAlive()
         }
