@@ -50,10 +50,10 @@ import Testing
         func decode(in state: State) throws -> Bool {
             let string = unsafe clua_wire_string_of_object(text, count, block, nil)
             var bytes: UnsafeMutablePointer<UInt8>?, byteCount = 0
-            #expect(unsafe clua_wire_write(sent.pointer, &bytes, &byteCount))
+            #expect(unsafe clua_wire_write(sent.pointer, nil, &bytes, &byteCount))
             defer { unsafe free(bytes) }
             let parcel = Parcel()
-            #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, nil, 0, parcel.pointer))
+            #expect(unsafe clua_wire_read(bytes, byteCount, [string], 1, nil, 0, nil, 0, nil, parcel.pointer))
             try state.decode(parcel, in: CLUA_CURRENT_ENVIRONMENT)
             let address = unsafe UInt(bitPattern: lua_topointer(state.lua, -1))
             return UInt(bitPattern: block) < address && address < UInt(bitPattern: text)

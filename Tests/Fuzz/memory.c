@@ -159,12 +159,12 @@ static bool travel(lua_State *L, clua_parcel *parcel) {
     (void)L;
     uint8_t *bytes;
     size_t count;
-    if (!clua_wire_write(parcel, &bytes, &count)) return false;
+    if (!clua_wire_write(parcel, NULL, &bytes, &count)) return false;
     free(bytes);
     for (size_t i = 0; i < clua_parcel_frozen_count(parcel); i++) {
         const char *refusal;
-        if (!clua_wire_write_frozen(clua_parcel_frozen(parcel, i), &bytes, &count, &refusal)) return false;
-        const struct frozen_table *table = clua_wire_read_frozen(bytes, count);
+        if (!clua_wire_write_frozen(clua_parcel_frozen(parcel, i), NULL, &bytes, &count, &refusal)) return false;
+        const struct frozen_table *table = clua_wire_read_frozen(bytes, count, NULL);
         free(bytes);
         if (table == NULL) return false;
         clua_wire_release_frozen(table);

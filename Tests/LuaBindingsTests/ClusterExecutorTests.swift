@@ -18,19 +18,42 @@ import Testing
         deinit { gate.open() }
     }
 
+    /// The connection of a worker that has made its encoder send finalizers.
+    private final class HostileFabric: Fabric {
+        private let fabric: NatsFabric
+
+        init(_ fabric: NatsFabric) { self.fabric = fabric }
+
+        var now: Double { fabric.now }
+        var isConnected: Bool { fabric.isConnected }
+        var maxPayload: Int { fabric.maxPayload }
+        func after(_ seconds: Double, _ body: @escaping @Sendable () -> Void) { fabric.after(seconds, body) }
+        func start(_ subjects: [String], _ receiver: any FabricReceiver) throws(ClusterError) { try fabric.start(subjects, receiver) }
+        func close(waiting seconds: Double) { fabric.close(waiting: seconds) }
+
+        func publish(_ message: OutgoingMessage) {
+            var message = message
+            for index in message.bytes.indices where message.bytes[index...].starts(with: "__gx".utf8) {
+                message.bytes[index + 3] = UInt8(ascii: "c")
+            }
+            fabric.publish(message)
+        }
+    }
+
     /// A server and a worker with one slot.
     private struct Cluster {
         let server: NatsServer
         let worker: ClusterWorker
 
-        init(whenReleased gate: Gate) throws {
+        init(whenReleased gate: Gate, isHostile: Bool) throws {
             server = try NatsServer()
             let opener = Opener(gate)
             var events = ClusterWorker.Events()
             events.notice = { _ in withExtendedLifetime(opener) {} }
             let runner = ClusterRunner(slots: 1, memoryLimit: nil, directory: "/tmp")
+            let fabric = NatsFabric(NatsFabric.Settings(url: server.url))
             worker = ClusterWorker(
-                NatsFabric(NatsFabric.Settings(url: server.url)), key: nil,
+                isHostile ? HostileFabric(fabric) : fabric, key: nil,
                 description: WorkerDescription(name: "w", host: "here", version: Runtime.version), slots: 1, keptBytes: 1 << 20,
                 runner: runner, events: events)
             let started = Awaited<ClusterError?>()
@@ -40,12 +63,14 @@ import Testing
     }
 
     /// Calls `body` on a thread of its own, since it waits. The operations' output opens the gate. Nothing keeps the worker in the end.
-    private func run(_ body: @escaping @Sendable (Cluster, Runtime, OperationQueue, Gate) throws -> Void) async throws {
+    private func run(isHostile: Bool = false, _ body: @escaping @Sendable (Cluster, Runtime, OperationQueue, Gate) throws -> Void)
+        async throws
+    {
         try await withCheckedThrowingContinuation { (done: CheckedContinuation<Void, any Error>) in
             _ = TestThread {
                 let isReleased = Gate()
                 let result = Result {
-                    let cluster = try Cluster(whenReleased: isReleased)
+                    let cluster = try Cluster(whenReleased: isReleased, isHostile: isHostile)
                     defer { cluster.worker.close() }
                     var configuration = Runtime.Configuration()
                     configuration.cluster = Runtime.Cluster(url: cluster.server.url)
@@ -90,6 +115,22 @@ import Testing
             queue.waitUntilAllOperationsAreFinished()
             #expect((failing.error as? OperationFailure)?.message == "far away")
             #expect((endless.error as? OperationFailure)?.kind == .interrupted && endless.isCancelled)
+        }
+    }
+
+    @Test func aHostileWorkerRunsNoFinalizerHere() async throws {
+        try await run(isHostile: true) { _, runtime, _, _ in
+            try runtime.run(
+                """
+                local queue = opscript.OperationQueue.new { name = "far", cluster = true }
+                local op = queue:addOperation(function() return setmetatable({}, { __gx = function() hasRun = true end }) end)
+                op:waitUntilFinished()
+                assert(type(getmetatable(op.result).__gc) == "function", op.error)
+                op = nil
+                collectgarbage()
+                collectgarbage()
+                assert(not hasRun)
+                """)
         }
     }
 

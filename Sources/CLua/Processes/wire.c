@@ -10,7 +10,7 @@
 
 // wire := count-of-values bytes count-of-codes (dump label)*
 
-bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count) {
+bool clua_wire_write(const clua_parcel *parcel, const clua_code_visitor *visitor, uint8_t **bytes, size_t *count) {
     parcel_writer writer;
     writer_init(&writer);
     writer_varint(&writer, parcel->value_count);
@@ -18,7 +18,8 @@ bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count) 
     size_t code_count = clua_parcel_code_count(parcel);
     writer_varint(&writer, code_count);
     for (size_t i = 0; i < code_count; i++) {
-        const struct clua_code *code = clua_parcel_code(parcel, i);
+        struct clua_code *code = clua_parcel_code(parcel, i);
+        if (visitor != NULL && !visitor->visit(visitor->context, code)) writer.failed = true;
         writer_string(&writer, (const char *)code->dump, code->dump_count);
         writer_string(&writer, code->label, strlen(code->label));
     }
@@ -50,7 +51,7 @@ static void release_parts(struct clua_shared_string *const *strings, size_t stri
     for (size_t i = 0; i < frozen_count; i++) clua_frozen_release(frozen[i]);
 }
 
-static bool read_codes(message_reader *reader, clua_parcel_more *more) {
+static bool read_codes(message_reader *reader, const clua_code_visitor *visitor, clua_parcel_more *more) {
     size_t count = (size_t)message_count(reader, (uint64_t)(reader->end - reader->next) + 1);
     if (count == 0) return !reader->failed;
     more->codes = calloc(count, sizeof *more->codes);
@@ -61,13 +62,17 @@ static bool read_codes(message_reader *reader, clua_parcel_more *more) {
         struct clua_code *code = reader->failed ? NULL : clua_code_from(dump, dump_count, label, label_count);
         if (code == NULL) return false;
         more->codes[more->code_count] = code;
+        if (visitor != NULL && !visitor->visit(visitor->context, code)) {
+            more->code_count++;
+            return false;
+        }
     }
     return true;
 }
 
 bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_string *const *strings, size_t string_count,
                     const clua_reference *references, size_t reference_count, const struct frozen_table *const *frozen, size_t frozen_count,
-                    clua_parcel *parcel) {
+                    const clua_code_visitor *visitor, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
     message_reader reader = {bytes, bytes + count, false};
     uint64_t value_count = message_count(&reader, MAX_VALUES + 1);
@@ -87,12 +92,16 @@ bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_strin
         release_parts(strings, string_count, references, reference_count, frozen, frozen_count);
         return false;
     }
+    if (byte_count > 0) {
+        uint8_t *flags = (uint8_t *)clua_parcel_bytes(parcel);
+        *flags = visitor != NULL ? *flags | CLUA_FROM_PROCESS : *flags & ~CLUA_FROM_PROCESS;
+    }
     // The parcel is not marked as flat, even if it was: wrong bytes in a flat parcel could do harm.
     parcel->value_count = (uint32_t)value_count;
     more->string_count = (uint32_t)string_count;
     more->reference_count = (uint32_t)reference_count;
     more->frozen_count = (uint32_t)frozen_count;
-    if (!read_codes(&reader, more) || reader.next != reader.end) {
+    if (!read_codes(&reader, visitor, more) || reader.next != reader.end) {
         clua_parcel_release(parcel);
         *parcel = (clua_parcel){0};
         return false;

@@ -15,6 +15,7 @@
 typedef struct frozen_writer {
     parcel_writer bytes;
     pointer_map tables, strings, leaves;
+    const clua_code_visitor *visitor;
     const char *refusal;
 } frozen_writer;
 
@@ -51,7 +52,7 @@ static void write_function(frozen_writer *w, const frozen_leaf *leaf) {
     }
     uint8_t *bytes;
     size_t count;
-    if (!clua_wire_write(parcel, &bytes, &count)) {
+    if (!clua_wire_write(parcel, w->visitor, &bytes, &count)) {
         w->bytes.failed = true;
         return;
     }
@@ -87,8 +88,9 @@ static void write_frozen_table(frozen_writer *w, const frozen_table *table) {
     }
 }
 
-bool clua_wire_write_frozen(const struct frozen_table *table, uint8_t **bytes, size_t *count, const char **refusal) {
-    frozen_writer w = {0};
+bool clua_wire_write_frozen(const struct frozen_table *table, const clua_code_visitor *visitor, uint8_t **bytes, size_t *count,
+                            const char **refusal) {
+    frozen_writer w = {.visitor = visitor};
     pointer_map *maps[] = {&w.tables, &w.strings, &w.leaves};
     writer_init(&w.bytes);
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) pointer_map_init(maps[i]);
@@ -117,6 +119,7 @@ typedef struct met_list {
 typedef struct frozen_reader {
     message_reader bytes;
     clua_frozen *owner;
+    const clua_code_visitor *visitor;
     met_list tables, strings, leaves;
 } frozen_reader;
 
@@ -208,7 +211,8 @@ static frozen_leaf *read_function(frozen_reader *r) {
     const char *bytes = message_string(&r->bytes, &count);
     frozen_leaf *leaf = make_leaf(r);
     if (leaf == NULL) return NULL;
-    if (!clua_wire_read((const uint8_t *)bytes, count, NULL, 0, NULL, 0, NULL, 0, &leaf->parcel) || leaf->parcel.value_count != 1) fail(r);
+    bool is_read = clua_wire_read((const uint8_t *)bytes, count, NULL, 0, NULL, 0, NULL, 0, r->visitor, &leaf->parcel);
+    if (!is_read || leaf->parcel.value_count != 1) fail(r);
     r->owner->size += clua_parcel_size(&leaf->parcel);
     return *item = leaf;
 }
@@ -278,12 +282,12 @@ static void read_frozen_table(frozen_reader *r, frozen_table *table) {
     if (index != NULL && !frozen_make_index(table, index, size)) fail(r);
 }
 
-const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t count) {
+const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t count, const clua_code_visitor *visitor) {
     clua_make_frozen_secret();
     clua_frozen *owner = calloc(1, sizeof *owner);
     if (owner == NULL) return NULL;
     atomic_init(&owner->references, 1);
-    frozen_reader r = {.bytes = {bytes, bytes + count, false}, .owner = owner};
+    frozen_reader r = {.bytes = {bytes, bytes + count, false}, .owner = owner, .visitor = visitor};
     const frozen_table *root = table_at(&r, item_of(&r, &r.tables, 0));
     for (size_t i = 0; i < r.tables.count && !r.bytes.failed; i++) read_frozen_table(&r, r.tables.items[i]);
     if (r.bytes.next != r.bytes.end) fail(&r);

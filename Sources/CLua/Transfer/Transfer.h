@@ -3,6 +3,7 @@
 #ifndef CLUA_TRANSFER_FOLDER_H
 #define CLUA_TRANSFER_FOLDER_H
 
+#include "Transfer/chunk.h"
 #include "Transfer/code.h"
 #include "Transfer/decoder_raising.h"
 #include "Transfer/frozen.h"

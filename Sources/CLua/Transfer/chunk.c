@@ -55,6 +55,8 @@ typedef struct reader {
     size_t read_count, read_capacity;
     uint64_t whole[4];  // see clua_chunk
     bool may_change_libraries, assigns_fields;
+    void (*visit)(void *context, clua_chunk_function function);  // may be NULL
+    void *context;
 } reader;
 
 typedef struct string {
@@ -334,6 +336,7 @@ typedef struct description {
 // Fills `about` unless it is NULL.
 static void read_function(reader *in, const upvalue_map *parent, int depth, upvalue_map *map, description *about) {
     read_string(in);  // the source, or none if it is the parent's
+    const uint8_t *start = in->at;
     read_number(in);  // the first and the last line
     read_number(in);
     const uint8_t *frame = read_bytes(in, 3);  // parameter count, whether there are varargs, stack size
@@ -343,6 +346,7 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
     function.code = read_bytes(in, function.code_count * sizeof(uint32_t));
     read_constants(in, &function);
     read_upvalues(in, parent, map);
+    const uint8_t *rest = in->at;
     if (about != NULL) {
         about->upvalues = in->at - 3 * map->count;
         about->has_parameters = frame != NULL && (frame[0] != 0 || frame[1] != 0);
@@ -359,6 +363,8 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
         read_function(in, map, depth + 1, &nested, NULL);
     }
     skip_debug_information(in);
+    if (in->visit == NULL || failed(in)) return;
+    in->visit(in->context, (clua_chunk_function){start, rest, (size_t)(rest - start) - 3 * map->count, (size_t)(in->at - rest)});
 }
 
 static void read_preamble(reader *in) {
@@ -417,6 +423,15 @@ clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_
     chunk->reads = in.reads;
     chunk->read_count = in.read_count;
     return CLUA_CHUNK_OK;
+}
+
+bool clua_chunk_visit(const uint8_t *dump, size_t dump_count, void (*visit)(void *context, clua_chunk_function function), void *context) {
+    reader in = {.at = dump, .end = dump + dump_count, .status = CLUA_CHUNK_OK, .visit = visit, .context = context};
+    upvalue_map map = {0};
+    read_bytes(&in, PREAMBLE_COUNT + 1);
+    read_function(&in, NULL, 1, &map, NULL);
+    free(in.reads);
+    return !failed(&in);
 }
 
 static uint8_t *put(uint8_t *to, const void *bytes, size_t count) {

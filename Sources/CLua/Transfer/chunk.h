@@ -38,6 +38,16 @@ typedef enum clua_chunk_status { CLUA_CHUNK_OK, CLUA_CHUNK_UNREADABLE, CLUA_CHUN
 /// grows by about 0.5 KB per level of nesting.
 clua_chunk_status clua_chunk_parse(const uint8_t *dump, size_t dump_count, clua_chunk *chunk);
 
+/// The bytes of a function in two parts, which are the same wherever the function is dumped. Its source and the descriptions of its upvalues are
+/// left out: these depend on the function around it.
+typedef struct clua_chunk_function {
+    const uint8_t *first, *second;
+    size_t first_count, second_count;
+} clua_chunk_function;
+
+/// Calls `visit` for each function in a dump that clua_chunk_parse has parsed. The outermost one is the last. Returns false if memory runs out.
+bool clua_chunk_visit(const uint8_t *dump, size_t dump_count, void (*visit)(void *context, clua_chunk_function function), void *context);
+
 /// The largest number of upvalues that a factory supports.
 #define CLUA_FACTORY_MAX_UPVALUES 200
 

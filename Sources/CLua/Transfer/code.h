@@ -16,7 +16,7 @@
 
 enum { CLUA_LINE_BYTES = 64 };  // size of a cache line
 
-/// Only the counts and `key` change after creation, so all threads may read it. The padding keeps the counts on cache lines of their own.
+/// Only the counts, `was_sent` and `key` change after creation, so all threads may read it. The padding keeps the counts on cache lines of their own.
 typedef struct clua_code {
     atomic_int references;
     uint8_t apart_from_references[CLUA_LINE_BYTES];
@@ -34,6 +34,7 @@ typedef struct clua_code {
     clua_global_read *global_reads;
     size_t global_read_count;
     char *label;       // "<pipeline.lua:12>": the source as errors name it, and the line of `function`
+    atomic_bool was_sent;  // see clua_wire_mark_sent
     _Atomic(void *) key;  // owned (malloc): the code_key that Keys computes on first use; NULL until then
 } clua_code;
 

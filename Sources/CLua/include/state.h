@@ -117,7 +117,7 @@ typedef enum clua_restriction {
 } clua_restriction;
 
 /// The error when a value of a worker process would run code in the host.
-#define CLUA_METAMETHOD_REFUSED "a metamethod would run in the host, not in the worker process (Configuration.isolation)"
+#define CLUA_METAMETHOD_REFUSED "a metamethod would run in the host, and not at the worker that has sent the value: send plain values instead"
 
 /// The record beside each state. Every coroutine of the state reaches it.
 typedef struct clua_state {

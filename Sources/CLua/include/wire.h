@@ -9,8 +9,14 @@
 
 #include "parcel.h"
 
-/// Writes the bytes and the code of a parcel. `*bytes` comes from malloc. Returns false if memory has run out.
-bool clua_wire_write(const clua_parcel *parcel, uint8_t **bytes, size_t *count);
+/// Gets the code of each function that is written or read. Returns false to refuse it: then writing or reading fails.
+typedef struct clua_code_visitor {
+    void *context;
+    bool (*visit)(void *context, struct clua_code *code);
+} clua_code_visitor;
+
+/// Writes the bytes and the code of a parcel. `*bytes` comes from malloc. `visitor` may be NULL. Returns false if memory has run out.
+bool clua_wire_write(const clua_parcel *parcel, const clua_code_visitor *visitor, uint8_t **bytes, size_t *count);
 
 /// Whether the function of a body has parameters. The first one is its operation.
 bool clua_wire_has_parameters(const clua_parcel *parcel);
@@ -19,10 +25,27 @@ bool clua_wire_has_parameters(const clua_parcel *parcel);
 const char *clua_wire_place(const clua_parcel *parcel);
 
 /// Reads what clua_wire_write has written, which need not be trusted. Takes over the strings, the references and the frozen values, also if it
-/// fails. Returns false, with an empty parcel, for any other bytes, and if memory has run out.
+/// fails. With a `visitor`, the parcel is a worker's: it runs no code on arrival (CLUA_FROM_PROCESS). Returns false, with an empty parcel, for any
+/// other bytes, for refused code, and if memory has run out.
 bool clua_wire_read(const uint8_t *bytes, size_t count, struct clua_shared_string *const *strings, size_t string_count,
                     const clua_reference *references, size_t reference_count, const struct frozen_table *const *frozen, size_t frozen_count,
-                    clua_parcel *parcel);
+                    const clua_code_visitor *visitor, clua_parcel *parcel);
+
+/// Calls `visit` with the bytes of the function of a code and of each one nested in it. The outermost one is the last. The bytes are in two parts, and
+/// are the same wherever the function is dumped: its source, and the places of its upvalues, are left out. Returns false if memory has run out.
+bool clua_wire_functions(const struct clua_code *code, void *context,
+                         void (*visit)(void *context, const uint8_t *first, size_t first_count, const uint8_t *second, size_t second_count));
+
+/// Marks a code as sent to another machine, and returns whether it is marked.
+void clua_wire_mark_sent(struct clua_code *code);
+bool clua_wire_was_sent(const struct clua_code *code);
+
+/// Where the function of a code is defined. Lives as long as the code.
+const char *clua_wire_place_of_code(const struct clua_code *code);
+
+/// Compiles a text, and does not run it. NULL if the text has an error, and if memory has run out. The caller releases the code.
+struct clua_code *clua_wire_compile(const char *text, size_t count, const char *name);
+void clua_wire_release_code(struct clua_code *code);
 
 /// The bytes of a long string of a parcel, which live as long as the string is retained.
 const char *clua_wire_string(const struct clua_shared_string *string, size_t *count);
@@ -41,11 +64,12 @@ struct clua_shared_string *clua_wire_string_of_object(const char *bytes, size_t 
 
 /// Writes a frozen value and all that it contains. `*bytes` comes from malloc. Returns false if memory has run out, or if the table
 /// contains a value that cannot be written. `*refusal` then names it, such as "an operation or another object in it".
-bool clua_wire_write_frozen(const struct frozen_table *table, uint8_t **bytes, size_t *count, const char **refusal);
+bool clua_wire_write_frozen(const struct frozen_table *table, const clua_code_visitor *visitor, uint8_t **bytes, size_t *count,
+                            const char **refusal);
 
-/// Reads what clua_wire_write_frozen has written, which need not be trusted. Returns a table that the caller has to release, or NULL for any other
-/// bytes, and if memory has run out. No state is charged for it.
-const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t count);
+/// Reads what clua_wire_write_frozen has written, which need not be trusted. `visitor` is that of clua_wire_read. Returns a table that the caller has
+/// to release, or NULL for any other bytes, for refused code, and if memory has run out. No state is charged for it.
+const struct frozen_table *clua_wire_read_frozen(const uint8_t *bytes, size_t count, const clua_code_visitor *visitor);
 
 /// Retains a frozen value, and releases one.
 void clua_wire_retain_frozen(const struct frozen_table *table);

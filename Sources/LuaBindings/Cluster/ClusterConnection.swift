@@ -197,6 +197,8 @@ final class ClusterConnection: Sendable {
         let (known, path) = state.withLock { ($0.modules[name], $0.modulePath) }
         let source = known ?? ClusterModules.find(name, path: path, loader: moduleLoader)
         if let source {
+            // Functions of the module may return from a worker.
+            if known == nil { unsafe SentCode.add(text: source.blob.bytes, chunkName: source.chunkName) }
             state.withLock { $0.modules[name] = source }
             coordinator.offer(source.blob)
         }

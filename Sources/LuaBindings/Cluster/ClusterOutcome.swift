@@ -20,7 +20,7 @@ enum ClusterSetup {
         settings.text(core.randomSeed.map { "\($0)" } ?? "")
         settings.number(core.stateMemoryLimit ?? 0)
         settings.text(ClusterFiles.workingDirectory)
-        var writer = try WireWriter(for: nil, "the prelude", usesBlobs: false)
+        var writer = try WireWriter(for: nil, "the prelude", usesBlobs: false, remembersCode: true)
         for setting in [published.paths, published.loaders] {
             try writer.optional(setting) { writer, setting throws(Failure) in try writer.parcel(setting) }
         }
@@ -74,7 +74,7 @@ enum ClusterOutcome {
     static func operation(
         of task: WorkerTask, core: RuntimeCore, memoryLimit: Int?, _ frozenValues: FrozenValues
     ) throws(Failure) -> Received {
-        var reader = try WireReader(task.bytes, task.blobs, for: nil, core: core, frozenValues)
+        var reader = try WireReader(task.bytes, task.blobs, for: nil, core: core, frozenValues, isFromWorker: false)
         guard let operation = reader.owner else { throw WireReader.malformed }
         _ = try reader.blob()
         operation.name = try reader.optional { reader throws(Failure) in try reader.text() }

@@ -15,10 +15,10 @@ final class FrozenValue: @unchecked Sendable {
         unsafe self.table = table
     }
 
-    /// Reads the bytes that `clua_wire_write_frozen` has written. Nil if they are damaged, or memory has run out.
-    init?(_ bytes: UnsafeRawBufferPointer) {
+    /// Reads the bytes that `clua_wire_write_frozen` has written. Nil if they are damaged, if the visitor refuses code, or memory has run out.
+    init?(_ bytes: UnsafeRawBufferPointer, _ visitor: UnsafePointer<clua_code_visitor>?) {
         let start = unsafe bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
-        guard let table = unsafe clua_wire_read_frozen(start, bytes.count) else { return nil }
+        guard let table = unsafe clua_wire_read_frozen(start, bytes.count, visitor) else { return nil }
         unsafe self.table = table
     }
 
@@ -46,13 +46,13 @@ final class FrozenValues: Sendable {
     /// The bytes of a value.
     func blob(of value: FrozenValue) -> Blob? { known.withLock { Self.use(&$0) { unsafe $0.value.table == value.table } }?.blob }
 
-    /// The value that has these bytes; nil if they are wrong.
-    func value(of blob: Blob) -> FrozenValue? {
+    /// The value that has these bytes; nil if they are wrong, or if the visitor refuses code.
+    func value(of blob: Blob, _ visitor: UnsafePointer<clua_code_visitor>?) -> FrozenValue? {
         var dropped: [Known] = []
         // The lock stays held, so that other threads wait for the value rather than make it, too.
         let value = known.withLock { known -> FrozenValue? in
             if let found = Self.use(&known, where: { $0.blob.name == blob.name }) { return found.value }
-            guard let made = unsafe FrozenValue(blob.bytes) else { return nil }
+            guard let made = unsafe FrozenValue(blob.bytes, visitor) else { return nil }
             dropped = Self.add((made, blob), to: &known)
             return made
         }

@@ -89,7 +89,7 @@ extension LuaOperation {
             }
         }
         var writer = try WireWriter(
-            for: self, describedName(with: parcels), describesOwner: true, frozenValues: connection.frozenValues)
+            for: self, describedName(with: parcels), describesOwner: true, remembersCode: true, frozenValues: connection.frozenValues)
         writer.blob(setup)
         try writer.optional(name) { writer, name throws(Failure) in writer.text(name) }
         try writer.optional(queue?.givenName) { writer, name throws(Failure) in writer.text(name) }
@@ -152,7 +152,8 @@ extension LuaOperation {
     private func apply(
         _ payload: Payload, _ ticket: ClusterTicket, _ files: ClusterFiles?
     ) throws(Failure) -> OperationFailure? {
-        var reader = try WireReader(payload.bytes, payload.contents, for: self, core: core, ticket.executor.connection.frozenValues)
+        var reader = try WireReader(
+            payload.bytes, payload.contents, for: self, core: core, ticket.executor.connection.frozenValues, isFromWorker: true)
         // A worker cancels an operation that it was told to stop. Here, a timeout ends only the attempt, if another one follows.
         if try reader.flag(), stopReason != .timeout || !hasAttemptsLeft { cancelItself() }
         let values = try reader.list { reader throws(Failure) in

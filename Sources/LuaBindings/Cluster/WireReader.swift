@@ -11,6 +11,8 @@ struct WireReader {
     private var objects: [(object: AnyObject, kind: ObjectKind)] = []
     private let core: RuntimeCore
     private let frozenValues: FrozenValues
+    /// Whether a worker has sent the bytes. Then the values run no code here, and have only functions of `SentCode`.
+    private let isFromWorker: Bool
     /// The operation that the values belong to.
     private(set) var owner: LuaOperation?
     /// The errors of the operations that were read. See `WireWriter.failures`.
@@ -23,19 +25,20 @@ struct WireReader {
     /// - Parameters:
     ///   - owner: the operation that the values belong to; nil to make it if the bytes describe it.
     ///   - frozenValues: the values that were sent or received before.
+    ///   - isFromWorker: whether a worker has sent the bytes, to the coordinator.
     init(
-        _ bytes: [UInt8], _ blobs: [Blob], for owner: LuaOperation?, core: RuntimeCore, _ frozenValues: FrozenValues
+        _ bytes: [UInt8], _ blobs: [Blob], for owner: LuaOperation?, core: RuntimeCore, _ frozenValues: FrozenValues, isFromWorker: Bool
     ) throws(Failure) {
-        (self.blobs, self.owner, self.core, self.frozenValues) = (blobs, owner, core, frozenValues)
+        (self.blobs, self.owner, self.core, self.frozenValues, self.isFromWorker) = (blobs, owner, core, frozenValues, isFromWorker)
         var contents = bytes.dropFirst()
         if bytes.first == 1, let last = blobs.last { contents = last.copy[...] } else if bytes.first != 0 { throw Self.malformed }
         reader = ByteReader(contents)
         try readObjects()
     }
 
-    /// Reads bytes without blobs.
+    /// Reads bytes of a coordinator without blobs.
     init(_ bytes: ArraySlice<UInt8>, core: RuntimeCore) throws(Failure) {
-        (blobs, self.core, frozenValues) = ([], core, FrozenValues())
+        (blobs, self.core, frozenValues, isFromWorker) = ([], core, FrozenValues(), false)
         reader = ByteReader(bytes)
         try readObjects()
     }
@@ -81,14 +84,20 @@ struct WireReader {
             throw error
         }
         var parcel = unsafe clua_parcel()
-        func make(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        func make(_ bytes: UnsafeRawBufferPointer, _ visitor: UnsafePointer<clua_code_visitor>?) -> Bool {
             unsafe clua_wire_read(
                 bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), bytes.count, strings, strings.count, references, references.count,
-                frozen.map { unsafe $0.retained() }, frozen.count, &parcel)
+                frozen.map { unsafe $0.retained() }, frozen.count, visitor, &parcel)
         }
-        let isMade = if let large { unsafe make(large.bytes) } else { unsafe small.withUnsafeBytes { unsafe make($0) } }
+        let isMade = try unsafe visitingCode { visitor in
+            if let large { unsafe make(large.bytes, visitor) } else { unsafe small.withUnsafeBytes { unsafe make($0, visitor) } }
+        }
         guard isMade else { throw Self.malformed }
         return unsafe Parcel(parcel)
+    }
+
+    private func visitingCode<Value>(_ read: (UnsafePointer<clua_code_visitor>?) -> Value) throws(Failure) -> Value {
+        isFromWorker ? try unsafe SentCode.admitting { unsafe read($0) } : read(nil)
     }
 
     private mutating func string() throws(Failure) -> OpaquePointer {
@@ -111,10 +120,10 @@ struct WireReader {
     private mutating func frozen() throws(Failure) -> FrozenValue {
         let value: FrozenValue?
         if let blob = try optional({ reader throws(Failure) in try reader.blob() }) {
-            value = frozenValues.value(of: blob)
+            value = try unsafe visitingCode { visitor in unsafe frozenValues.value(of: blob, visitor) }
         } else {
             let bytes = try read { reader throws(MalformedMessage) in try reader.counted() }
-            value = unsafe bytes.withUnsafeBytes { unsafe FrozenValue($0) }
+            value = try unsafe visitingCode { visitor in unsafe bytes.withUnsafeBytes { unsafe FrozenValue($0, visitor) } }
         }
         guard let value else { throw Self.malformed }
         return value

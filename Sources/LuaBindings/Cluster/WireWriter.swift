@@ -33,15 +33,19 @@ struct WireWriter {
     private let purpose: String
     private let describesOwner: Bool
     private let fewestBlobBytes: Int
+    private let remembersCode: Bool
     private let frozenValues: FrozenValues?
 
     /// - Parameters:
     ///   - describesOwner: whether the receiver makes an operation like the owner.
     ///   - usesBlobs: whether large parts are sent as blobs.
+    ///   - remembersCode: whether the code of functions becomes `SentCode`, so that they may return.
     ///   - frozenValues: the values that were sent or received before.
     init(
-        for owner: LuaOperation?, _ purpose: String, describesOwner: Bool = false, usesBlobs: Bool = true, frozenValues: FrozenValues? = nil
+        for owner: LuaOperation?, _ purpose: String, describesOwner: Bool = false, usesBlobs: Bool = true, remembersCode: Bool = false,
+        frozenValues: FrozenValues? = nil
     ) throws(Failure) {
+        self.remembersCode = remembersCode
         (self.owner, self.purpose, self.describesOwner, self.frozenValues) = (owner, purpose, describesOwner, frozenValues)
         fewestBlobBytes = usesBlobs ? Self.fewestBlobBytes : .max
         guard describesOwner, let scriptClass = owner?.scriptClass else { return }
@@ -73,7 +77,8 @@ struct WireWriter {
 
     mutating func parcel(_ parcel: Parcel, _ role: clua_parcel_role = CLUA_STORED) throws(Failure) {
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0
-        guard unsafe clua_wire_write(parcel.pointer, &bytes, &count), let bytes = unsafe bytes else {
+        let isWritten = unsafe visitingCode { visitor in unsafe clua_wire_write(parcel.pointer, visitor, &bytes, &count) }
+        guard isWritten, let bytes = unsafe bytes else {
             throw Failure(message: "not enough memory to send \(purpose) to a cluster")
         }
         _ = unsafe take(bytes, count)
@@ -87,6 +92,10 @@ struct WireWriter {
         for index in 0..<(unsafe clua_parcel_frozen_count(parcel.pointer)) {
             try unsafe frozen(FrozenValue(retaining: clua_parcel_frozen(parcel.pointer, index)))
         }
+    }
+
+    private func visitingCode(_ write: (UnsafePointer<clua_code_visitor>?) -> Bool) -> Bool {
+        remembersCode ? unsafe SentCode.adding { unsafe write($0) } : write(nil)
     }
 
     /// Writes bytes from malloc, and owns them from then on. Returns the blob if they have become one.
@@ -110,7 +119,8 @@ struct WireWriter {
             return blob(known)
         }
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0, refusal: UnsafePointer<CChar>?
-        guard unsafe clua_wire_write_frozen(value.table, &bytes, &count, &refusal), let bytes = unsafe bytes else {
+        let isWritten = unsafe visitingCode { visitor in unsafe clua_wire_write_frozen(value.table, visitor, &bytes, &count, &refusal) }
+        guard isWritten, let bytes = unsafe bytes else {
             throw Failure(
                 message: unsafe refusal.map {
                     unsafe "\(purpose) has a frozen value with \(String(cString: $0)), which cannot be sent to a cluster"

@@ -212,7 +212,7 @@ struct ScriptError: Error, CustomStringConvertible {
     /// The bytes of the first frozen value, as they are sent to another machine.
     func bytesOfFrozen() throws -> [UInt8] {
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0, refusal: UnsafePointer<CChar>?
-        guard unsafe clua_wire_write_frozen(clua_parcel_frozen(pointer, 0), &bytes, &count, &refusal) else {
+        guard unsafe clua_wire_write_frozen(clua_parcel_frozen(pointer, 0), nil, &bytes, &count, &refusal) else {
             throw FrozenRefusal(message: unsafe refusal.map { unsafe String(cString: $0) } ?? "")
         }
         defer { unsafe free(bytes) }
@@ -222,12 +222,12 @@ struct ScriptError: Error, CustomStringConvertible {
     /// The parcel as another machine receives it: without long strings and objects, and with its only frozen value read from `contents`. Nil if
     /// `contents` is wrong.
     func receivedElsewhere(frozen contents: [UInt8]) -> Parcel? {
-        guard let frozen = unsafe clua_wire_read_frozen(contents, contents.count) else { return nil }
+        guard let frozen = unsafe clua_wire_read_frozen(contents, contents.count, nil) else { return nil }
         var bytes: UnsafeMutablePointer<UInt8>?, count = 0
-        guard unsafe clua_wire_write(pointer, &bytes, &count) else { return nil }
+        guard unsafe clua_wire_write(pointer, nil, &bytes, &count) else { return nil }
         defer { unsafe free(bytes) }
         let parcel = Parcel()
-        return unsafe clua_wire_read(bytes, count, nil, 0, nil, 0, [frozen], 1, parcel.pointer) ? parcel : nil
+        return unsafe clua_wire_read(bytes, count, nil, 0, nil, 0, [frozen], 1, nil, parcel.pointer) ? parcel : nil
     }
 }
 
