@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,8 +82,14 @@ static bool is_pipe(int descriptor) {
 // Opens the pipe anew, and copies its ends above the descriptors that programs get.
 static bool open_ends(cio_jobserver *jobserver, const int ends[2]) {
     char path[32];
+    struct stat pipes[2];
     for (int i = 0; i < 2; i++) {
-        if (!is_pipe(ends[i])) return false;
+        if (!is_pipe(ends[i]) || fstat(ends[i], &pipes[i]) != 0) return false;
+        // Two pipes of something else may have these numbers.
+        if (pipes[i].st_ino != pipes[0].st_ino || pipes[i].st_dev != pipes[0].st_dev) {
+            errno = EBADF;
+            return false;
+        }
         jobserver->ends[i] = fcntl(ends[i], F_DUPFD_CLOEXEC, JOBSERVER_DESCRIPTOR + 2);
         if (jobserver->ends[i] < 0) return false;
     }
@@ -172,6 +179,14 @@ void cio_jobserver_give(cio_jobserver *jobserver) {
     pthread_mutex_lock(&jobserver->lock);
     // A byte that is not written now is written at the exit.
     if (jobserver->held > 0 && write(jobserver->tokens, &jobserver->bytes[jobserver->held - 1], 1) == 1) jobserver->held--;
+    pthread_mutex_unlock(&jobserver->lock);
+}
+
+void cio_jobserver_refill(cio_jobserver *jobserver, size_t count) {
+    pthread_mutex_lock(&jobserver->lock);
+    int waiting = 0;
+    if (ioctl(jobserver->tokens, FIONREAD, &waiting) == 0)
+        for (size_t known = jobserver->held + (size_t)waiting; known < count && write(jobserver->tokens, "+", 1) == 1; known++) continue;
     pthread_mutex_unlock(&jobserver->lock);
 }
 

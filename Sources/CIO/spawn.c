@@ -51,11 +51,13 @@ static int copy_terminal(void) { return fcntl(terminal_descriptor(), F_DUPFD_CLO
 typedef struct opened {
     int standard[3];  // -1 for the parent's own
     int directory;
+    int spare;  // becomes free for the descriptor that watches the child
 } opened;
 
 static void close_opened(opened *opened) {
     for (int i = 0; i < 3; i++) close_descriptor(&opened->standard[i]);
     close_descriptor(&opened->directory);
+    close_descriptor(&opened->spare);
 }
 
 static bool open_input(const cio_program *program, child *child, int *descriptor, cio_start_error *error) {
@@ -111,7 +113,7 @@ static bool open_all(const cio_program *program, child *child, opened *opened, c
         if (opened->directory < 0) return false;
         error->path = NULL;
     }
-    return true;
+    return (opened->spare = open_file("/dev/null", O_RDONLY)) >= 0;
 }
 
 static size_t name_length(const char *variable) { return strcspn(variable, "="); }
@@ -155,7 +157,7 @@ int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes) {
 
 int watch_child(pid_t pid, int *pidfd) {
     int error = 0;
-    // The child runs already, so that this is no moment to give up: other threads may return the descriptors that they have just taken.
+    // The child runs already, so that this is no moment to give up: another thread may have taken the descriptor that was kept free for this.
     for (int i = 0; i < WATCH_ATTEMPTS; i++) {
         *pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (*pidfd >= 0) return 0;
@@ -163,6 +165,8 @@ int watch_child(pid_t pid, int *pidfd) {
         if (error != EMFILE && error != ENFILE) break;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
+    // Not the error of a lack of descriptors, after which the program would be started again.
+    if (error == EMFILE || error == ENFILE) error = ECHILD;
     kill(-pid, SIGKILL);
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
     return error;
@@ -223,7 +227,7 @@ void close_child(child *child) {
 }
 
 bool spawn(const cio_program *program, group *group, child *child, cio_start_error *error) {
-    opened opened = {{-1, -1, -1}, -1};
+    opened opened = {{-1, -1, -1}, -1, -1};
     child->pid = 0;
     child->exit = child->input = -1;
     for (int i = 0; i < 2; i++) child->outputs[i] = child->labels[i] = -1;

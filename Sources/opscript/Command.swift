@@ -27,7 +27,7 @@ struct Command {
         do {
             var configuration = Runtime.Configuration()
             configuration.ignoresEnvironment = options.ignoresEnvironment
-            configuration.workerCount = options.limits.workerCount ?? placeCount
+            configuration.workerCount = [options.limits.workerCount, placeCount].compactMap { $0 }.min()
             configuration.jobserver = jobserver
             configuration.operationMemoryLimit = options.limits.memory
             if let grace = options.limits.grace { configuration.programGrace = grace }

@@ -82,6 +82,9 @@ bool cio_jobserver_take(cio_jobserver *jobserver);
 /// Returns a token. Never blocks.
 void cio_jobserver_give(cio_jobserver *jobserver);
 
+/// Makes a jobserver have so many tokens again, if none is in use besides those that were taken here.
+void cio_jobserver_refill(cio_jobserver *jobserver, size_t count);
+
 // MARK: processes
 
 typedef enum cio_output_kind {

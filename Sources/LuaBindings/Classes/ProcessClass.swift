@@ -168,10 +168,12 @@ enum ProcessClass {
         .argument(1, "\(name) must be a \(expected), got a \(call.typeName(at: index))")
     }
 
+    private static func isMakeFlags(_ change: [UInt8]) -> Bool { change.prefix { $0 != UInt8(ascii: "=") }.elementsEqual(Jobserver.name) }
+
     /// The variables to set, as "NAME=value", and to remove, as "NAME".
     private static func environment(_ index: Int32?, besides jobserver: Jobserver.Opened?, _ call: Call) throws(CallError) -> [[UInt8]] {
         let changes = try environment(index, call)
-        guard let variable = jobserver?.variable, !changes.contains(where: { $0.starts(with: Jobserver.name) }) else { return changes }
+        guard let variable = jobserver?.variable, !changes.contains(where: isMakeFlags) else { return changes }
         return changes + [variable]
     }
 

@@ -103,6 +103,7 @@ final class ChildProcess: @unchecked Sendable {
             unsafe program.input_kind == CIO_INPUT_PIPE || program.outputs.0.kind == CIO_PIPE || program.outputs.1.kind == CIO_PIPE
         if !hasPipes || callsBack || lineState != nil { holdEngine() } else { state.core.programsWithPipes.add(self) }
         if state.isRecorded { activity = Recorder.activityBegan(name, by: operation) }
+        state.core.programs.starts()
         do throws(CallError) {
             try state.retryingAtShortage { () throws(Failure) in
                 try unsafe withUnsafeMutablePointer(to: &pointer) { pointer throws(Failure) in
@@ -113,6 +114,7 @@ final class ChildProcess: @unchecked Sendable {
                 }
             }
         } catch {
+            state.core.programs.hasEnded(self)
             givePlaces()
             releaseEngine()
             state.forget(handle)

@@ -48,10 +48,10 @@ package final class Jobserver: PlaceSource, @unchecked Sendable {
         case nil: return nil
         }
         guard let pointer = unsafe pointer else { return nil }
-        opened.withLock { unsafe $0 = Opened(pointer: pointer, variable: variable(of: pointer, placeCount: flags.placeCount ?? 1)) }
+        opened.withLock { unsafe $0 = Opened(pointer: pointer, variable: variable(of: pointer, placeCount: flags.placeCount)) }
     }
 
-    private func variable(of pointer: OpaquePointer, placeCount: Int) -> [UInt8] {
+    private func variable(of pointer: OpaquePointer, placeCount: Int?) -> [UInt8] {
         let path = unsafe cio_jobserver_path(pointer).map { unsafe String(cString: $0) }
         let first = CIO_JOBSERVER_DESCRIPTOR
         let address = path.map { MakeFlags.Address.fifo($0) } ?? .pipe(reading: first, writing: first + 1)
@@ -75,6 +75,12 @@ package final class Jobserver: PlaceSource, @unchecked Sendable {
         }
         if isNew { engine.takePlaces(from: self) }
         return found
+    }
+
+    /// Puts tokens into a jobserver of its own that programs have not returned, because a signal has killed them. Call this when no program runs.
+    func refill(_ engine: Engine) {
+        if isOfMake { return }
+        opened.withLock { opened in if let opened { unsafe cio_jobserver_refill(opened.pointer, engine.workerCount - 1) } }
     }
 
     package func take() -> Bool { opened.withLock { opened in opened.map { unsafe cio_jobserver_take($0.pointer) } ?? false } }

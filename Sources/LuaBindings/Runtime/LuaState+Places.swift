@@ -31,7 +31,8 @@ extension LuaState {
         guard let request = core.engine.takePlaces(count, for: worker) else { return count - 1 }
         core.programs.waits(operation, count, for: process.name)
         defer { core.programs.waitsNoMore(operation) }
-        do throws(CallError) { _ = try wait(deadline: nil) { request.isGranted } } catch {
+        // A callback that waits would keep the places that the request is granted meanwhile.
+        do throws(CallError) { _ = try wait(deadline: nil, runsCallbacks: false) { request.isGranted } } catch {
             core.engine.withdraw(request)
             throw error
         }
@@ -50,12 +51,13 @@ extension LuaState {
     /// Calls `start` again after the end of another program, as long as the system lacks descriptors or processes while other programs run.
     func retryingAtShortage(_ start: () throws(Failure) -> Void) throws(CallError) {
         while true {
-            let (running, ended) = core.programs.counts
+            let ended = core.programs.endedCount
             do throws(Failure) { return try Engine.inPlace(start) } catch {
-                guard error.isShortage, running > 0 else { throw CallError(error) }
+                // The one that does not start counts as running.
+                guard error.isShortage, core.programs.runningCount > 1 else { throw CallError(error) }
                 core.programs.wakeAtEnd(inbox)
                 defer { core.programs.wakeNoMore(inbox) }
-                let outcome = try wait(deadline: .now + Self.longestShortage, inPlace: true) { core.programs.counts.ended != ended }
+                let outcome = try wait(deadline: .now + Self.longestShortage, inPlace: true) { core.programs.endedCount != ended }
                 if outcome == .timedOut || currentOperation?.isCancelled ?? false { throw CallError(error) }
             }
         }

@@ -392,9 +392,11 @@ final class LuaState: @unchecked Sendable {
     /// early if the waiting operation is stopped or, if `endsWhenCancelled`, cancelled.
     ///
     /// - Parameter inPlace: whether the operation keeps its place among the running ones, because it waits for its program.
+    /// - Parameter runsCallbacks: whether callbacks run, or wait.
     /// - Throws: an error if the waiting operation was stopped, if the script is to exit, or if Ctrl-C was pressed.
     func wait(
-        deadline: ContinuousClock.Instant?, endsWhenCancelled: Bool = true, inPlace: Bool = false, until predicate: () -> Bool
+        deadline: ContinuousClock.Instant?, endsWhenCancelled: Bool = true, inPlace: Bool = false, runsCallbacks: Bool = true,
+        until predicate: () -> Bool
     ) throws(CallError) -> Inbox.Outcome {
         let waiting = currentOperation as? LuaOperation
         let isMain = core.isMain(self)
@@ -410,7 +412,7 @@ final class LuaState: @unchecked Sendable {
         // Jobs that run meanwhile are not part of the waiting operation.
         let outcome = suspended(by: nil) {
             let outcome = inbox.run(
-                inPlace: inPlace,
+                inPlace: inPlace, runsJobs: runsCallbacks,
                 until: {
                     if run?.stopReason != nil { return true }
                     if takeInterrupt(unless: wasRaised) || isMain && core.requestedExitStatus != nil || predicate() { return true }
@@ -422,7 +424,7 @@ final class LuaState: @unchecked Sendable {
             // The wait ends below, so the request must not stop a completion block. Reading the cause waits until the request was made.
             if isMain, core.requestedExitStatus != nil, core.exitCause != nil { unsafe clua_withdraw_request(running) }
             // Callbacks that have arrived are delivered even if `predicate` held at once.
-            _ = inbox.drain()
+            if runsCallbacks { _ = inbox.drain() }
             return outcome
         }
         if let reason = waiting?.stopReason ?? run?.stopReason { throw .stop(reason) }

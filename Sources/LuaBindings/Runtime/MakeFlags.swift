@@ -40,13 +40,13 @@ package struct MakeFlags {
     }
 
     /// The variable with another jobserver.
-    func with(_ address: Address, placeCount: Int) -> String {
+    func with(_ address: Address, placeCount: Int?) -> String {
         let value =
             switch address {
             case .pipe(let reading, let writing): "\(reading),\(writing)"
             case .fifo(let path): "fifo:\(path)"
             }
         // Without letters of options, the text begins with a space.
-        return others.joined(separator: " ") + " -j\(placeCount) --jobserver-auth=\(value)\(definitions)"
+        return others.joined(separator: " ") + " -j\(placeCount.map { "\($0)" } ?? "") --jobserver-auth=\(value)\(definitions)"
     }
 }

@@ -29,13 +29,14 @@ final class ProgramPlaces: Sendable {
         /// When the programs were last seen to compute, and their processor time then; nil if work does not wait.
         var lastUse: (instant: ContinuousClock.Instant, nanoseconds: UInt64)?
         var hasTold = false
-        var startedCount = 0
+        var runningCount = 0
         var endedCount = 0
         /// The inboxes to wake when a program ends.
         var inboxes: [Inbox] = []
     }
 
     private let engine: Engine
+    private let jobserver: Jobserver?
     private let output: OutputSinks
     private let state = Guarded(State())
 
@@ -43,10 +44,12 @@ final class ProgramPlaces: Sendable {
     private static let patience = 5.0
     /// Seconds between two samples.
     private static let period = 1.0
-    /// The part of a processor that counts as computing.
+    /// The part of a processor, for each program, that counts as computing.
     private static let computingShare = 0.05
 
-    init(_ engine: Engine, output: OutputSinks) { (self.engine, self.output) = (engine, output) }
+    init(_ engine: Engine, _ jobserver: Jobserver?, output: OutputSinks) {
+        (self.engine, self.jobserver, self.output) = (engine, jobserver, output)
+    }
 
     // MARK: places
 
@@ -96,8 +99,9 @@ final class ProgramPlaces: Sendable {
             return state.withLock { $0.lastUse = nil }
         }
         let (message, heavy) = state.withLock { state -> (String?, ChildProcess?) in
-            guard let last = state.lastUse, !usage.is_running, usage.time >= last.nanoseconds,
-                Double(usage.time - last.nanoseconds) <= Self.computingShare * 1e9 * (last.instant.duration(to: now) / .seconds(1))
+            guard let last = state.lastUse, usage.time >= last.nanoseconds,
+                Double(usage.time - last.nanoseconds)
+                    <= Self.computingShare * Double(groups.count) * 1e9 * (last.instant.duration(to: now) / .seconds(1))
             else {
                 state.lastUse = (now, usage.time)
                 return (nil, nil)
@@ -144,12 +148,16 @@ final class ProgramPlaces: Sendable {
 
     // MARK: running programs
 
-    /// The programs that run, and those that have ended so far.
-    var counts: (running: Int, ended: Int) { state.withLock { ($0.startedCount - $0.endedCount, $0.endedCount) } }
+    /// The number of programs that run or start.
+    var runningCount: Int { state.withLock(\.runningCount) }
+    /// The number of programs that have ended, or failed to start, so far.
+    var endedCount: Int { state.withLock(\.endedCount) }
+
+    /// A program is about to start. `hasEnded` must follow, also if it does not start.
+    func starts() { state.withLock { $0.runningCount += 1 } }
 
     func hasStarted(_ process: ChildProcess, isHeavy: Bool, _ io: IOThread) {
         state.withLock { state in
-            state.startedCount += 1
             // The program may have ended already.
             if isHeavy && process.isRunning { state.heavy.append(process) }
         }
@@ -159,6 +167,9 @@ final class ProgramPlaces: Sendable {
     func hasEnded(_ process: ChildProcess) {
         let inboxes = state.withLock { state in
             state.endedCount += 1
+            state.runningCount -= 1
+            // Programs that were killed have not returned their tokens.
+            if state.runningCount == 0 { jobserver?.refill(engine) }
             state.heavy.removeAll { $0 === process }
             return state.inboxes
         }

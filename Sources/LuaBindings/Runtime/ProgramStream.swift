@@ -27,7 +27,7 @@ final class ProgramStream: EventSource, @unchecked Sendable {
     private let lineState: LuaState?
     private var isDelivering = false
     /// The work that waits for the last lines.
-    private var afterLines: (body: () -> Void, roundsLeft: Int)?
+    private var afterLines: (() -> Void)?
 
     private struct Mutable {
         /// The operation that has read last.
@@ -136,26 +136,26 @@ final class ProgramStream: EventSource, @unchecked Sendable {
     /// Makes the first line call the function in the handle.
     func beginLines() { _ = unsafe cio_stream_watch(pointer, .max) }
 
-    /// Reads the lines that have arrived, and calls the function in the handle with each. Other callbacks run after some lines. On the state's
-    /// thread.
+    /// Reads the lines that have arrived, and calls the function in the handle with each. Other callbacks run after some lines, unless the program
+    /// has ended. On the state's thread.
     func deliverLines() {
         guard let lineState, !isDelivering else { return }
         isDelivering = true
-        let hasMore = deliverSome(to: lineState)
-        isDelivering = false
-        if let next = afterLines, !hasMore || next.roundsLeft == 0 {
-            afterLines = nil
-            next.body()
-        } else if afterLines != nil {
-            afterLines?.roundsLeft -= 1
+        var hasMore = deliverSome(to: lineState)
+        // A process that the program has left behind may write for ever.
+        var roundsLeft = program.captureLimit / Self.mostLines
+        while hasMore, afterLines != nil, roundsLeft > 0 {
+            hasMore = deliverSome(to: lineState)
+            roundsLeft -= 1
         }
+        isDelivering = false
         if hasMore { lineState.post { self.deliverLines() } }
+        afterLines.take()?()
     }
 
-    /// Calls `body` after the lines that the program, which has ended, has written. A process that it has left behind may write for ever, so that
-    /// at most as many lines are read before as `captureLimit` has room for.
+    /// Calls `body` after the lines that the program, which has ended, has written.
     func afterLines(_ body: @escaping () -> Void) {
-        afterLines = (body, roundsLeft: program.captureLimit / Self.mostLines + 1)
+        afterLines = body
         deliverLines()
     }
 

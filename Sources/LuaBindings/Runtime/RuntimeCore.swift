@@ -111,12 +111,12 @@ final class RuntimeCore: @unchecked Sendable {
         }
         clusters = ClusterConnections(configuration)
         operationMemoryLimit = configuration.limits.operationMemory ?? configuration.operationMemoryLimit ?? 0
-        programs = ProgramPlaces(engine, output: output)
         jobserver = configuration.jobserver
+        programs = ProgramPlaces(engine, jobserver, output: output)
         jobserver?.begin(for: engine)
-        engine.describePlaces { [programs] in programs.purposeOfWait }
-        engine.describeWaits { [channels, programs] in
-            if let purpose = programs.purposeOfWait(of: $0) { return purpose }
+        engine.describePlaces { [weak programs] in programs?.purposeOfWait }
+        engine.describeWaits { [channels, weak programs] in
+            if let purpose = programs?.purposeOfWait(of: $0) { return purpose }
             for case let channel as any WaitedObject in channels.all {
                 if let purpose = channel.purposeOfWait(of: $0) { return purpose }
             }

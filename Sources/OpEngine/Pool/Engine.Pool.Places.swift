@@ -155,12 +155,15 @@ extension Engine.Pool {
         return true
     }
 
-    /// Reserves places if they are free besides so many that are awake. Borrows all of them or none.
+    /// Reserves places if they are free besides so many that are awake. Borrows all of them or none, unless the
+    /// engine runs nothing else.
     private mutating func reserve(_ count: Int, besides awake: Int) -> Bool {
         let used = awake + places.reserved + count
         if used > target - surplus { return false }
         while places.missing(of: used) > 0 {
             if !borrowPlace() {
+                // Others may keep the rest as long as this engine runs nothing.
+                if awake + places.reserved == 0 { break }
                 returnUnusedPlaces()
                 return false
             }

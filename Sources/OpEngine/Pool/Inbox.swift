@@ -116,16 +116,22 @@ public final class Inbox: @unchecked Sendable {
         run(inPlace: false, until: predicate, deadline: deadline)
     }
 
-    /// Like `run(until:deadline:)`. If `inPlace`, a sleeping worker keeps its place for a program that it waits for: no other thread takes over
-    /// its share of the work.
-    package func run(inPlace: Bool, until predicate: () -> Bool, deadline: ContinuousClock.Instant?) -> Outcome {
+    /// Like `run(until:deadline:)`.
+    ///
+    /// - Parameters:
+    ///   - inPlace: whether a sleeping worker keeps its place for a program that it waits for: no other thread takes over its share of the work.
+    ///   - runsJobs: whether to run jobs and operations, or to leave them.
+    package func run(
+        inPlace: Bool, runsJobs: Bool = true, until predicate: () -> Bool, deadline: ContinuousClock.Instant?
+    ) -> Outcome {
         serving("Inbox.run(until:deadline:)") { context, engine in
             while true {
                 if predicate() { return .satisfied }
-                if mayNest, runOne(context) { continue }
+                let mayRun = runsJobs && mayNest
+                if mayRun, runOne(context) { continue }
                 if let deadline, (engine?.now ?? .now) >= deadline { return .timedOut }
-                guard let outcome = sleep(context, deadline, inPlace: inPlace, predicate) else { continue }
-                if outcome != .stalled || mayNest || !runOne(context) { return outcome }
+                guard let outcome = sleep(context, deadline, inPlace: inPlace, runsJobs: mayRun, predicate) else { continue }
+                if outcome != .stalled || mayRun || !runsJobs || !runOne(context) { return outcome }
             }
         }
     }
@@ -243,7 +249,7 @@ public final class Inbox: @unchecked Sendable {
 
     /// Sleeps once. Returns an outcome if the run must end.
     private func sleep(
-        _ context: ThreadContext, _ deadline: ContinuousClock.Instant?, inPlace: Bool, _ predicate: () -> Bool
+        _ context: ThreadContext, _ deadline: ContinuousClock.Instant?, inPlace: Bool, runsJobs: Bool, _ predicate: () -> Bool
     ) -> Outcome? {
         if isMain {
             if let engine, let simulated = engine.simulated {
@@ -256,14 +262,14 @@ public final class Inbox: @unchecked Sendable {
                 return nil
             }
             // Without its engine, the inbox gets no operations any more. The predicate may have become true without a wake-up.
-            let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true, inbox: self, runsJobs: mayNest) } ?? true
+            let isStalled = engine.map { $0.sleepUnlessStalled(parker, canStall: true, inbox: self, runsJobs: runsJobs) } ?? true
             return isStalled ? (predicate() ? .satisfied : .stalled) : nil
         }
-        func mayWake() -> Bool { mayNest && hasJobs || predicate() }
+        func mayWake() -> Bool { runsJobs && hasJobs || predicate() }
         let outcome =
             inPlace
             ? context.blockInPlace(parker: parker, deadline: deadline, until: mayWake)
-            : context.block(on: engine, parker: parker, deadline: deadline, canStall: true, runsJobs: mayNest, until: mayWake)
+            : context.block(on: engine, parker: parker, deadline: deadline, canStall: true, runsJobs: runsJobs, until: mayWake)
         return outcome == .satisfied ? nil : outcome
     }
 }
