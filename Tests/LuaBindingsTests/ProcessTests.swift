@@ -217,7 +217,7 @@ import Testing
 
     // MARK: waiting
 
-    /// With one worker, the second operation runs only if the waiting one gives up its place.
+    /// With one worker, the second operation runs only if the waiting one gives up its place. A program that polls may count as computing.
     @Test func aWaitGivesItsPlaceToAnotherThread() throws {
         #expect(
             try run(
@@ -226,7 +226,7 @@ import Testing
                 local path = os.tmpname()
                 os.remove(path)
                 local waiting = queue:addOperation(function()
-                    return opscript.process { 'sh', '-c', 'until [ -e "$1" ]; do sleep 0.01; done', 'sh', path }:wait().status
+                    return opscript.process { 'sh', '-c', 'until [ -e "$1" ]; do sleep 0.01; done', 'sh', path, slots = 0 }:wait().status
                 end)
                 queue:addOperation(function() io.open(path, 'w'):close() end)
                 waiting:waitUntilFinished()
