@@ -439,7 +439,7 @@ import Testing
             -- `yes` ends by SIGPIPE, because `head` has enough.
             assert(opscript.pipeline({ "yes" }, { "head", "-n", 2 }) == "y\\ny")
             -- A shell tells of the signal by a status.
-            assert(opscript.pipeline("cat /dev/zero | tr '\\0' x", { "head", "-c", 5 }) == "xxxxx")
+            assert(opscript.pipeline("cat /dev/zero | tr '\\\\0' x", { "head", "-c", 5 }) == "xxxxx")
             -- The end of the last one by its timeout ends the others.
             local isGood, late = pcall(opscript.pipeline, { "sleep", 1000 }, { "cat", timeout = 0.05 })
             assert(not isGood and tostring(late):find "'cat' took longer than 0.05 s and was ended", late)

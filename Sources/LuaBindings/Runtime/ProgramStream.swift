@@ -38,6 +38,8 @@ final class ProgramStream: EventSource, @unchecked Sendable {
 
     /// The lines that a state takes in one go, before it runs other callbacks.
     private static let mostLines = 1000
+    /// What the pipe and one read may have, besides what the stream keeps.
+    private static let mostBytesInPipe = 1 << 17
 
     /// Takes ownership of the descriptor. Nil if memory has run out.
     init?(_ descriptor: Int32, _ name: String, writes: Bool, of program: ChildProcess, linesTo lineState: LuaState?, _ io: IOThread) {
@@ -143,7 +145,7 @@ final class ProgramStream: EventSource, @unchecked Sendable {
         isDelivering = true
         var hasMore = deliverSome(to: lineState)
         // A process that the program has left behind may write for ever.
-        var roundsLeft = program.captureLimit / Self.mostLines
+        var roundsLeft = (program.captureLimit + Self.mostBytesInPipe) / Self.mostLines + 1
         while hasMore, afterLines != nil, roundsLeft > 0 {
             hasMore = deliverSome(to: lineState)
             roundsLeft -= 1

@@ -195,8 +195,7 @@ extension Coordinator.State {
         }
         switch entry.entry {
         case .taken(let acknowledgement):
-            lastProgress = now
-            countInterval = Coordinator.firstCountInterval
+            (lastProgress, countInterval) = (now, Coordinator.firstCountInterval)
             if let sequence = known.sequence, attempt == known.attempt {
                 lastTaken[known.task.priority] = max(sequence, lastTaken[known.task.priority] ?? 0)
             }

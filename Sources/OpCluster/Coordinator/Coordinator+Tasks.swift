@@ -128,7 +128,7 @@ extension Coordinator {
 
     private func handleStored(_ number: UInt64, attempt: UInt64, _ sequence: UInt64?) {
         let isNeeded = state.withLock { state in
-            state.lastProgress = now
+            (state.lastProgress, state.countInterval) = (now, Self.firstCountInterval)
             guard state.entries[number]?.attempt == attempt else { return false }
             state.entries[number]?.sequence = sequence
             state.entries[number]?.isInStream = true

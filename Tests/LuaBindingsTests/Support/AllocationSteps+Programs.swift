@@ -2,13 +2,14 @@ extension AllocationSteps {
     /// The steps that run programs.
     static let programs = [
         "a program": """
-        local program = opscript.process { 'cat', input = 'text', env = { KEY = 'value' }, cwd = '/', timeout = 100, captureLimit = 1000 }
+        local program = opscript.process { 'cat', input = 'text', env = { KEY = 'value' }, cwd = '/', timeout = 100, captureLimit = 1000, slots = 1,
+          grace = 1 }
         local result = program:wait()
         assert(result.status == 0 and result.stdout == 'text')
         local shown = opscript.run { 'echo', 'text', timeout = 100 } .. opscript.quote "it's"
         local _, problem = pcall(opscript.run, { 'false' })
         shown = shown .. tostring(problem)
-        return tostring(program), program.pid, program.isRunning, program.stdout, pcall(opscript.process, { '/no/such/program' })
+        return tostring(program), program.pid, program.isRunning, program.stdout, pcall(opscript.process, { '/no/such/program', terminal = false })
         """,
         "the pipes of a program": """
         local program = opscript.process { 'cat', stdin = 'pipe', stdout = 'pipe', stderr = 'stdout' }

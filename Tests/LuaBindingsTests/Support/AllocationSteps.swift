@@ -156,7 +156,7 @@ enum AllocationSteps {
           if op.error then error(op.error.message, 0) end
           return op
         end
-        local kept, other = ask {}, ask { outputs = {}, depfile = '/no/such/depfile' }
+        local kept, other = ask {}, ask { outputs = {}, atomic = false, depfile = '/no/such/depfile' }
         return kept.result, kept.isSkipped, kept:whyRun(), other.result
         """,
         "what cannot be sent": """

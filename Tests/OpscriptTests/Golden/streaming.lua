@@ -1,5 +1,5 @@
 -- Output of programs: much of it in little memory, with labels, and to the end.
-local parts = {}
+local opscript, parts = require "opscript", {}
 
 -- Three programs write pieces of lines at the same time.
 function parts.labels()
