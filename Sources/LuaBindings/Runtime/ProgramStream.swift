@@ -38,7 +38,7 @@ final class ProgramStream: EventSource, @unchecked Sendable {
 
     /// The lines that a state takes in one go, before it runs other callbacks.
     private static let mostLines = 1000
-    /// What the pipe and one read may have, besides what the stream keeps.
+    /// The bytes that a pipe and one read may have, besides those that the stream keeps.
     private static let mostBytesInPipe = 1 << 17
 
     /// Takes ownership of the descriptor. Nil if memory has run out.
