@@ -87,6 +87,8 @@ static uint64_t nanoseconds(void) {
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+uint64_t stopped_so_far(void) { return stopped; }
+
 uint64_t stopped_time(uint64_t *counted) {
     if (is_stopping) return SOON;
     uint64_t more = stopped - *counted;
@@ -114,8 +116,8 @@ void stop_job(void) {
     int error = errno;
     uint64_t begin = nanoseconds();
     pid_t leader = holder;
-    bool has_modes = leader != 0 && tcgetattr(terminal, &theirs) == 0;
-    if (leader != 0) set_foreground(getpgrp(), &ours);
+    bool is_ours = leader != 0 && is_lent(leader), has_modes = is_ours && tcgetattr(terminal, &theirs) == 0;
+    if (is_ours) set_foreground(getpgrp(), &ours);
     groups_signal(SIGTSTP);
     stop_self();
     // After `bg`, the program stays without the terminal, and is stopped again when it uses that.
@@ -148,7 +150,7 @@ static void kill_process(const group *group, pid_t process, bool has_left, void 
 
 void cio_kill_programs(void) {
     int error = errno;
-    if (holder != 0) set_foreground(getpgrp(), &ours);
+    if (holder != 0 && is_lent(holder)) set_foreground(getpgrp(), &ours);
     groups_visit(kill_process, NULL);
     groups_signal(SIGKILL);
     errno = error;

@@ -21,6 +21,9 @@ void terminal_take_back(void);
 /// Stops the programs and this process, as Ctrl-Z does, and continues the programs afterwards. Async-signal-safe.
 void stop_job(void);
 
+/// The nanoseconds for which the process has been stopped: where a time limit begins to count them.
+uint64_t stopped_so_far(void);
+
 /// The nanoseconds by which a time limit must be extended, because the process was stopped meanwhile. Adds them to `counted`.
 uint64_t stopped_time(uint64_t *counted);
 

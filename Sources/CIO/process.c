@@ -22,7 +22,7 @@ enum {
 /// The captured output of a process, or one that is passed on with a label.
 typedef struct output {
     uv_pipe_t pipe;
-    bool is_captured, is_open;
+    bool is_captured, is_open, is_full;  // full: closes as soon as the program has got its signal
     label *label;  // until it has ended
     cio_process *process;
     char *bytes;
@@ -50,6 +50,7 @@ struct cio_process {
     output outputs[2];
     uv_timer_t timer;  // the timeout
     uint64_t timeout;  // milliseconds; 0: none
+    uint64_t due;      // milliseconds on the clock of uv_now: the end of the timeout
     uint64_t stopped;  // what `stopped_time` has taken off the timeout
     group *group;
     ending ending;
@@ -149,8 +150,12 @@ static void check(cio_process *process) {
 
 static bool on_look(ending *ending, bool is_empty, uint64_t late) {
     cio_process *process = CONTAINER(ending, cio_process, ending);
+    for (int i = 0; i < 2; i++)
+        if (process->outputs[i].is_full) close_output(process, i);
+    check(process);
     bool is_over = is_empty && process->is_reaped && process->has_reported;
     if (!is_over && late < (process->is_reaped ? LAST_WORDS : GIVEN_UP)) return false;
+    if (!process->is_reaped && process->has_terminal) terminal_take_back();
     if (!process->is_reaped) process->wait_status = SIGKILL;
     report(process);
     leave(process);
@@ -169,7 +174,9 @@ static void on_timeout(uv_timer_t *timer) {
     cio_process *process = timer->data;
     uint64_t more = stopped_time(&process->stopped);
     if (more > 0) {
-        uv_timer_start(timer, on_timeout, more / 1000000, 0);
+        process->due += more / 1000000;
+        uint64_t now = uv_now(&process->loop->uv);
+        uv_timer_start(timer, on_timeout, process->due > now ? process->due - now : 1, 0);
         return;
     }
     process->timed_out = true;
@@ -210,7 +217,8 @@ static void watch_terminal(cio_process *process) {
     if (waitid(P_PID, (id_t)process->pid, &info, WSTOPPED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
     bool wants_terminal = info.si_status == SIGTTIN || info.si_status == SIGTTOU;
     if (process->has_terminal) {
-        if (wants_terminal || info.si_status == SIGTSTP) stop_job();
+        // Some programs stop themselves by SIGSTOP when they are to be suspended.
+        if (wants_terminal || info.si_status == SIGTSTP || !process->was_signalled) stop_job();
     } else if (wants_terminal && !process->is_ending) {
         process->wanted_terminal = true;
         end_process(process, CIO_CANCEL);
@@ -251,16 +259,21 @@ static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer) 
     (void)buffer;
     cio_process *process = stream->data;
     output *output = CONTAINER(stream, struct output, pipe);
+    if (count < 0 && count != UV_ENOBUFS) {
+        close_output(process, output == &process->outputs[1]);
+        return check(process);
+    }
+    if (count >= 0) output->count += (size_t)count;
+    if (count >= 0 && output->count <= process->capture_limit) return;
     if (count >= 0) {
-        output->count += (size_t)count;
-        if (output->count <= process->capture_limit) return;
         output->count = process->capture_limit;
         process->exceeded_limit = true;
-        end_process(process, CIO_CANCEL);
     }
-    if (count == UV_ENOBUFS) lack_memory(process);
-    close_output(process, output == &process->outputs[1]);
-    check(process);
+    // The program waits for the signal: if a closed pipe ended it, its descendants could no longer be found by their parents.
+    uv_read_stop(stream);
+    output->is_full = true;
+    if (count < 0) return lack_memory(process);
+    end_process(process, CIO_CANCEL);
 }
 
 // The status does not matter, because a program need not read its input.
@@ -303,6 +316,7 @@ static void watch_exit(cio_process *process) {
     close_exit(process);
     kill(-process->pid, SIGKILL);
     reap(process, 0);
+    if (process->has_terminal) terminal_take_back();
 }
 
 static void on_label_end(void *context) {
@@ -338,6 +352,7 @@ static void adopt(command *command) {
     process->is_timer_open = true;
     if (process->timeout > 0) {
         uv_update_time(&loop->uv);
+        process->due = uv_now(&loop->uv) + process->timeout;
         uv_timer_start(&process->timer, on_timeout, process->timeout, 0);
     }
     for (int i = 0; i < 2; i++) {
@@ -388,7 +403,7 @@ static cio_process *make_process(cio_loop *loop, const cio_program *program) {
     }
     process->has_terminal = program->has_terminal;
     process->ending.grace = program->grace / 1000000;
-    stopped_time(&process->stopped);
+    process->stopped = stopped_so_far();
     atomic_init(&process->references, 2);  // one for the caller, one for the loop
     loop_retain(loop);
     process->loop = loop;

@@ -93,9 +93,10 @@ static void watch(command *command) {
     pthread_mutex_lock(&stream->lock);
     // uv_poll_init makes the pipe non-blocking, also for a program that has got it.
     bool may_poll = stream->descriptor >= 0 && !stream->is_closed && !stream->is_lent;
+    bool is_new = may_poll && !stream->is_polled && uv_poll_init(&loop->uv, &stream->poll, stream->descriptor) == 0;
     pthread_mutex_unlock(&stream->lock);
     if (may_poll) {
-        if (!stream->is_polled && uv_poll_init(&loop->uv, &stream->poll, stream->descriptor) == 0) {
+        if (is_new) {
             stream->poll.data = stream;
             stream->is_polled = true;
             atomic_fetch_add_explicit(&stream->references, 1, memory_order_relaxed);

@@ -108,7 +108,7 @@ cio_timer *cio_timer_start(cio_loop *loop, uint64_t delay, uint64_t period, bool
         timer->due = uv_hrtime() + delay;
         timer->period = period;
         timer->is_limit = is_limit;
-        stopped_time(&timer->stopped);
+        timer->stopped = stopped_so_far();
         timer->callback = callback;
         if (loop_post(loop, &timer->start)) return timer;
         loop_release(loop);

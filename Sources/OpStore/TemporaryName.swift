@@ -1,4 +1,3 @@
-import Glibc
 import Synchronization
 
 /// The name under which a body writes an output before the output gets its own name.
@@ -10,9 +9,11 @@ public enum TemporaryName {
     /// programs choose a format by the end of a name.
     public static func make(for path: String) -> String {
         let (folder, name) = split(path)
-        let prefix = "\(start)\(getpid())-\(count.wrappingAdd(1, ordering: .relaxed).newValue)-"
-        // Names of files have at most 255 bytes.
-        return String(folder) + prefix + String(decoding: name.utf8.suffix(255 - prefix.utf8.count), as: UTF8.self)
+        // A number of the process alone may have been that of one which was killed.
+        let prefix = "\(start)\(UInt32.random(in: 0 ... .max))-\(count.wrappingAdd(1, ordering: .relaxed).newValue)-"
+        // Names of files have at most 255 bytes, and begin with a whole character.
+        let end = name.utf8.suffix(255 - prefix.utf8.count).drop { $0 & 0xc0 == 0x80 }
+        return String(folder) + prefix + String(decoding: end, as: UTF8.self)
     }
 
     /// The path for which `make` has made this name, unless it had to shorten it; any other path itself. A compiler names the temporary file

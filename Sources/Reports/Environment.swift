@@ -8,6 +8,9 @@ package enum Environment {
         return unsafe String(cString: value)
     }
 
+    /// Sets a variable. Call this before the process has other threads.
+    package static func set(_ name: String, _ value: String) { _ = unsafe setenv(name, value, 1) }
+
     /// Whether the terminal, if there is one, can move its cursor and show colours.
     package static var hasCapableTerminal: Bool { !["", "dumb"].contains(value("TERM") ?? "") }
 

@@ -64,10 +64,14 @@ struct Command {
     /// The jobserver of the run, and the number of its places if it is make's. Called before the process opens files, since a file could have the
     /// number of a descriptor that make has not passed on.
     private func jobserver() -> (Jobserver?, placeCount: Int?) {
-        guard options.limits.usesJobserver else { return (nil, nil) }
         let flags = MakeFlags(Environment.value("MAKEFLAGS") ?? "")
+        if flags.hasJobserver, options.limits.usesJobserver, let jobserver = Jobserver(ofMake: flags) {
+            return (jobserver, flags.placeCount)
+        }
+        // Programs would look for make's jobserver at descriptors that they do not have.
+        if flags.hasJobserver { Environment.set("MAKEFLAGS", flags.withoutJobserver) }
+        guard options.limits.usesJobserver else { return (nil, nil) }
         if flags.hasJobserver {
-            if let jobserver = Jobserver(ofMake: flags) { return (jobserver, flags.placeCount) }
             report("make's jobserver is unavailable, so this run has places of its own: begin the recipe's line with '+'")
         }
         return (Jobserver(options.limits.jobserverStyle, besides: flags), nil)

@@ -302,7 +302,7 @@ import Testing
         #expect(
             message
                 == "'echo said before; echo $$; sleep PID & echo $!; wait' took longer than 0.5 s and was ended; "
-                + "it had written to stdout: said before\nPID\nPID\n")
+                + "it had written to stdout: said before\nPID\nPID")
     }
 
     /// All processes of the group ignore SIGTERM, and the children outlive the leader.

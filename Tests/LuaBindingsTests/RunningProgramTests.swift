@@ -35,11 +35,15 @@ import Testing
             ("'kill -KILL $$'", "kill -KILL $$: killed by SIGKILL: it wrote nothing to stderr", "nil KILL "),
             ("{ 'false', ok = 0 }", "false: exit status 1: it wrote nothing to stderr", "1 nil "),
             ("{ 'true', ok = 1 }", "true: exit status 0: it wrote nothing to stderr", "0 nil "),
-            ("'seq 9 >&2; false'", "seq 9 >&2; false: exit status 1: 5\n6\n7\n8\n9", "1 nil "),
+            ("'seq 7 20 >&2; false'", "seq 7 20 >&2; false: exit status 1: 9\n10\n11\n12\n13\n14\n15\n16\n17\n18\n19\n20", "1 nil "),
+            (
+                "{ 'sh', '-c', 'echo both >&2; exit 1', stderr = 'stdout' }", "sh -c 'echo both >&2; exit 1': exit status 1: both",
+                "1 nil both"
+            ),
             ("{ 'false', stderr = 'null' }", "false: exit status 1", "1 nil "),
             (
                 "{ 'sh', '-c', 'echo half; sleep 60', timeout = 0.05 }",
-                "'sh' took longer than 0.05 s and was ended; it had written to stdout: half\n", "nil nil half"
+                "'sh' took longer than 0.05 s and was ended; it had written to stdout: half", "nil nil half"
             ),
         ])
     func failures(command: String, message: String, fields: String) throws {

@@ -172,7 +172,7 @@ import Testing
         let (_, trace) = try run(
             """
             local queue = opscript.OperationQueue.new()
-            local outer = opscript.Operation.new { name = "outer", main = function() opscript.sleep(0.001) end }
+            local outer = opscript.Operation.new { name = "outer", main = function() opscript.sleep(0.05) end }
             queue:addOperations({ outer }, true)
             """)
         #expect(trace.hasPrefix("0 flows\n\"blocked\" ") && trace.hasSuffix("\"outer\" succeeded \n"))

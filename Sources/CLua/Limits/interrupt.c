@@ -185,6 +185,7 @@ int clua_last_interrupt(lua_State *L) { return clua_state_of(L)->stop.interrupt 
 static void *exit_later(void *argument) {
     long packed = (long)argument;
     sleep((unsigned)(packed >> 32));
+    if (kill_programs != NULL) kill_programs();
     exit((int)(packed & 0xFFFFFFFF));
 }
 

@@ -100,11 +100,24 @@ static void fill_environments(decoder *d) {
 
 // MARK: tables
 
+// Raises an error if a metamethod of the metatable on top is a function of a library: an operator of the host's code would call it with values of
+// the sender's choice.
+static void refuse_library_metamethods(lua_State *L) {
+    clua_need_stack(L, 3);
+    lua_pushnil(L);
+    while (lua_next(L, -2)) {
+        const char *name = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "";
+        if (lua_iscfunction(L, -1) && strncmp(name, "__", 2) == 0 && strcmp(name, "__gc") != 0) luaL_error(L, CLUA_METAMETHOD_REFUSED);
+        lua_pop(L, 1);
+    }
+}
+
 // Pops the metatable on top, which the object below it gets. Lua looks for a finalizer only now, so where none may run, it finds none.
 static void give_metatable(decoder *d) {
     lua_State *L = d->L;
     const clua_state *state = clua_state_of(L);
     bool is_stand_in = state->wrap_function != NULL;
+    if (d->is_from_process) refuse_library_metamethods(L);
     if (!is_stand_in && !d->is_from_process && !(state->restrictions & CLUA_NO_FINALIZERS)) {
         lua_setmetatable(L, -2);
         return;

@@ -10,7 +10,7 @@ extension ScriptedFunctions {
         -- What `run` raises. Local to no function, because errors travel with their metatable.
         local ProgramError = { __name = "ProgramError", __tostring = function(problem) return problem.message end }
 
-        local longestText <const>, mostLines <const> = 1000, 5
+        local longestText <const>, mostLines <const> = 2000, 12
 
         -- The last lines of what a program has written to stderr.
         local function ending(text)
@@ -78,8 +78,8 @@ extension ScriptedFunctions {
           return false, nil, result or "the wait for it has ended"
         end
 
-        -- The error of a program. `problem` is why the wait has failed, if it has.
-        local function failure(text, process, result, problem)
+        -- The error of a program. `problem` is why the wait has failed, if it has. `isMerged`: stdout has what the program wrote to stderr.
+        local function failure(text, process, result, problem, isMerged)
           -- Each look at a process makes another copy of its output.
           local stdout, stderr = (result or process).stdout, (result or process).stderr
           if type(stdout) ~= "string" then stdout = nil end
@@ -89,7 +89,8 @@ extension ScriptedFunctions {
           else
             failure.status, failure.signal = result.status, result.signal
             local cause = result.signal and "killed by SIG" .. result.signal or result.status and "exit status " .. result.status or "ended"
-            local words = result.stderr and (find(result.stderr, "%S") and ending(result.stderr) or "it wrote nothing to stderr")
+            local said = isMerged and stdout or stderr
+            local words = said and (find(said, "%S") and ending(said) or "it wrote nothing to stderr")
             failure.message = text .. ": " .. cause .. (words and ": " .. words or "")
           end
           return setmetatable(failure, ProgramError)
@@ -105,7 +106,7 @@ extension ScriptedFunctions {
           local isStarted, process = pcall(start, options)
           if not isStarted then error(process, 3) end
           local isGood, result, problem = await(process, statuses)
-          if not isGood then error(failure(text, process, result, problem), 0) end
+          if not isGood then error(failure(text, process, result, problem, options.stderr == "stdout"), 0) end
           return withoutLastNewline(result.stdout)
         end
 
@@ -147,7 +148,8 @@ extension ScriptedFunctions {
           end
           if culprit then
             local member = members[culprit]
-            local problem = failure(member.text, member.process, member.result, member.problem)
+            local isMerged = member.options.stderr == "stdout"
+            local problem = failure(member.text, member.process, member.result, member.problem, isMerged)
             problem.member, problem.command = culprit, concat(texts, " | ")
             if count > 1 then problem.message = problem.command .. ": " .. problem.message end
             error(problem, 0)

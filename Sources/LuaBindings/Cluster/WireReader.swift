@@ -166,7 +166,9 @@ struct WireReader {
             if let operation = object as? LuaOperation { try finish(operation) }
             if let scriptClass = object as? ScriptClass {
                 let version = try read { reader throws(MalformedMessage) in try reader.number() }
-                scriptClass.receive(try parcel(), version: version)
+                let contents = try parcel()
+                // The class of the script stays as it is, whatever a worker has made of it.
+                if !isFromWorker || scriptClass.version == 0 { scriptClass.receive(contents, version: version) }
             }
         }
     }

@@ -291,6 +291,9 @@ final class ChildProcess: @unchecked Sendable {
         return unsafe cio_process_result(pointer)
     }
 
+    /// Whether a signal has ended the program, or was to end it.
+    var wasKilled: Bool { isToEnd || result.map { $0.signal_number > 0 } ?? false }
+
     /// The state of the process in a few words, for people.
     var summary: String { result.map(Self.summary) ?? "running, process \(number)" }
 
@@ -354,7 +357,8 @@ final class ChildProcess: @unchecked Sendable {
         for (index, stream) in ["stdout", "stderr"].enumerated() {
             guard let output = unsafe output(index, of: result), unsafe output.count > 0 else { continue }
             let bytes = unsafe UnsafeRawBufferPointer(start: output.bytes, count: output.count)
-            text += unsafe "; it had written to \(stream): \(String(decoding: bytes.suffix(1000), as: UTF8.self))"
+            let words = unsafe String(decoding: bytes.suffix(1000), as: UTF8.self)
+            text += "; it had written to \(stream): \(words.hasSuffix("\n") ? words.dropLast() : words[...])"
         }
         return text
     }

@@ -39,6 +39,9 @@ package struct MakeFlags {
         return numbers.count == 2 ? .pipe(reading: numbers[0], writing: numbers[1]) : nil
     }
 
+    /// The variable without a jobserver, and without `-j`.
+    package var withoutJobserver: String { others.joined(separator: " ") + definitions }
+
     /// The variable with another jobserver.
     func with(_ address: Address, placeCount: Int?) -> String {
         let value =

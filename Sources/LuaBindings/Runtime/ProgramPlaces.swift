@@ -31,6 +31,8 @@ final class ProgramPlaces: Sendable {
         var hasTold = false
         var runningCount = 0
         var endedCount = 0
+        /// Whether a signal has ended a program since the jobserver had all its tokens.
+        var mayLackTokens = false
         /// The inboxes to wake when a program ends.
         var inboxes: [Inbox] = []
     }
@@ -169,7 +171,11 @@ final class ProgramPlaces: Sendable {
             state.endedCount += 1
             state.runningCount -= 1
             // Programs that were killed have not returned their tokens.
-            if state.runningCount == 0 { jobserver?.refill(engine) }
+            if process.wasKilled { state.mayLackTokens = true }
+            if state.runningCount == 0, state.mayLackTokens {
+                state.mayLackTokens = false
+                jobserver?.refill(engine)
+            }
             state.heavy.removeAll { $0 === process }
             return state.inboxes
         }

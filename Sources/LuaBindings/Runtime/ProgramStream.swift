@@ -26,6 +26,8 @@ final class ProgramStream: EventSource, @unchecked Sendable {
     /// The state that calls the function in this object's handle with each line; nil if code reads the stream.
     private let lineState: LuaState?
     private var isDelivering = false
+    /// The bytes of all lines so far.
+    private var deliveredCount = 0
     /// The work that waits for the last lines.
     private var afterLines: (() -> Void)?
 
@@ -145,10 +147,9 @@ final class ProgramStream: EventSource, @unchecked Sendable {
         isDelivering = true
         var hasMore = deliverSome(to: lineState)
         // A process that the program has left behind may write for ever.
-        var roundsLeft = (program.captureLimit + Self.mostBytesInPipe) / Self.mostLines + 1
-        while hasMore, afterLines != nil, roundsLeft > 0 {
+        let start = deliveredCount
+        while hasMore, afterLines != nil, deliveredCount - start < program.captureLimit + Self.mostBytesInPipe {
             hasMore = deliverSome(to: lineState)
-            roundsLeft -= 1
         }
         isDelivering = false
         if hasMore { lineState.post { self.deliverLines() } }
@@ -176,6 +177,7 @@ final class ProgramStream: EventSource, @unchecked Sendable {
             switch outcome {
             case CIO_TAKEN:
                 lineCount += 1
+                deliveredCount += count + 1
                 call(with: bytes.prefix(count), in: lineState)
             case CIO_TAKE_ROOM: bytes = [CChar](repeating: 0, count: count)
             case CIO_TAKE_LATER:

@@ -23,10 +23,20 @@ struct NewOutputs: Sendable {
         for (path, temporary) in files where unsafe access(temporary, F_OK) != 0 {
             throw Failure(message: "'\(path)' was not written: output returned '\(temporary)', and the body has made no such file")
         }
+        // So that, as far as can be told before, either all files get their names or none.
+        for (path, _) in files where unsafe access(Self.folder(of: path), W_OK) != 0 {
+            let reason = unsafe String(cString: strerror(errno))
+            throw Failure(message: "cannot give '\(path)' its name: \(reason)")
+        }
         for (path, temporary) in files where unsafe rename(temporary, path) != 0 {
             let reason = unsafe String(cString: strerror(errno))
             throw Failure(message: "cannot rename '\(temporary)' to '\(path)': \(reason)")
         }
+    }
+
+    private static func folder(of path: String) -> String {
+        guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
     }
 
     /// Removes the files that have no name of their own yet.
@@ -49,7 +59,7 @@ extension LuaOperation {
             throw Failure(message: "'\(path)' is none of the outputs of \(displayName)\(near)")
         }
         // A body that is cancelled leaves the file to the end of the operation.
-        tellWhenFinished()
+        guard tellWhenFinished() else { throw Failure(message: "\(displayName) has ended: call 'output' before") }
         return withFields { $0.rareInUse.newOutputs.temporaryName(for: path) }
     }
 

@@ -32,6 +32,10 @@ public final class Inbox: @unchecked Sendable {
     @safe @exclusivity(unchecked) private var fetchedAndTaken = 0
     /// The number of jobs that may wait at the same time, each inside the wait of the one before. Each takes room on the thread's stack.
     private static let maxNestedJobs = 16
+    /// The number of jobs that may wait inside each other if nothing else goes on for `patience`: the last wait may wait for a job that has not
+    /// begun. Lua has room for about a hundred callbacks.
+    private static let mostJobs = 80
+    private static let patience = Duration.milliseconds(50)
     /// The number of jobs that have begun and not finished. Jobs nest when one waits. Used only on the owning thread.
     @safe @exclusivity(unchecked) private var runningJobs = 0
     private let operationsReady = Atomic<Bool>(false)
@@ -110,8 +114,8 @@ public final class Inbox: @unchecked Sendable {
     /// `hostMayAddOperations: false`, or if nothing is left to do in a simulation. While a worker sleeps in this method, another thread takes over
     /// its share of the work.
     ///
-    /// A job that calls this method waits, and other jobs begin inside its wait. If 16 jobs wait so, a further wait runs no jobs, unless the
-    /// engine would be quiescent without them. The stack of the thread therefore has room for any number of jobs that wait.
+    /// A job that calls this method waits, and other jobs begin inside its wait. If 16 jobs wait so, further ones begin only after the last wait
+    /// has lasted 50 ms, and none if 80 wait. The stack of the thread therefore has room for any number of jobs that wait.
     public func run(until predicate: () -> Bool, deadline: ContinuousClock.Instant? = nil) -> Outcome {
         run(inPlace: false, until: predicate, deadline: deadline)
     }
@@ -125,13 +129,26 @@ public final class Inbox: @unchecked Sendable {
         inPlace: Bool, runsJobs: Bool = true, until predicate: () -> Bool, deadline: ContinuousClock.Instant?
     ) -> Outcome {
         serving("Inbox.run(until:deadline:)") { context, engine in
+            var patience: ContinuousClock.Instant?
+            // The deadline does not hinder the jobs that are there now. Jobs that post further ones must not put it off for ever.
+            var jobsLeft = jobCount
             while true {
                 if predicate() { return .satisfied }
-                let mayRun = runsJobs && mayNest
-                if mayRun, runOne(context) { continue }
+                var mayRun = runsJobs && mayNest
+                if runsJobs, !mayNest, hasWork, runningJobs < Inbox.mostJobs {
+                    let now = engine?.now ?? .now, end = patience ?? now + Inbox.patience
+                    mayRun = now >= end
+                    patience = mayRun ? nil : end
+                }
+                if mayRun, jobsLeft > 0 || hasReadyOperations || deadline == nil, runOne(context) {
+                    jobsLeft -= 1
+                    continue
+                }
                 if let deadline, (engine?.now ?? .now) >= deadline { return .timedOut }
-                guard let outcome = sleep(context, deadline, inPlace: inPlace, runsJobs: mayRun, predicate) else { continue }
-                if outcome != .stalled || mayRun || !runsJobs || !runOne(context) { return outcome }
+                if mayRun, runOne(context) { continue }
+                let limit = patience.map { min($0, deadline ?? $0) } ?? deadline
+                let outcome = sleep(context, limit, inPlace: inPlace, runsJobs: mayRun, predicate)
+                if let outcome, outcome != .timedOut || limit == deadline { return outcome }
             }
         }
     }
