@@ -139,10 +139,8 @@ struct ProgramExampleTests {
         let expected = """
             ok 1 - ./passes
             not ok 2 - ./fails
-            ./fails: exit status 1
-            expected 3, got 4
+            ./fails: exit status 1: expected 3, got 4
             oops
-
             status 1
             not ok 1 - ./hangs
             took longer
