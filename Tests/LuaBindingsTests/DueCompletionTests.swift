@@ -31,39 +31,25 @@ import Testing
     }
 
     /// Lua has room for fewer than 200 calls from C that begin inside each other.
-    @Test func manyBlocksMayWait() throws {
+    @Test(
+        arguments: [
+            "local o = Operation.new(function() return -1 end) OperationQueue.new():addOperation(o) assert(o:waitUntilFinished() and o.result == -1)",
+            "assert(opscript.process({ 'true' }):wait().status == 0)",
+        ]) func manyBlocksMayWait(for wait: String) throws
+    {
         try script(
             """
             local told = 0
-            for i = 1, 1000 do
-                local o = Operation.new(function() return i end)
-                o.completionBlock = function()
-                    local other = Operation.new(function() return -i end)
-                    OperationQueue.new():addOperation(other)
-                    assert(other:waitUntilFinished() and other.result == -i)
-                    told = told + 1
-                end
-                queue:addOperation(o)
-            end
-            queue:waitUntilAllOperationsAreFinished()
-            while told < 1000 do opscript.sleep(0.001) end
-            """)
-    }
-
-    @Test func manyBlocksMayRunPrograms() throws {
-        try script(
-            """
-            local told = 0
-            for i = 1, 200 do
+            for i = 1, 400 do
                 local o = Operation.new(function() end)
                 o.completionBlock = function()
-                    assert(opscript.process({ "true" }):wait().status == 0)
+                    \(wait)
                     told = told + 1
                 end
                 queue:addOperation(o)
             end
             queue:waitUntilAllOperationsAreFinished()
-            while told < 200 do opscript.sleep(0.001) end
+            while told < 400 do opscript.sleep(0.001) end
             """)
     }
 

@@ -5,23 +5,7 @@ import TestSupport
 import Testing
 
 @Suite struct ProcessTests {
-    /// `isGone` tells whether a process has ended, even if it is still a zombie; `awaitEnd` waits for that.
-    private static let prelude = """
-        function isGone(pid)
-            local file <close> = io.open('/proc/' .. pid .. '/stat')
-            local text = file and file:read 'a'  -- nil when it has gone since
-            return not text or text:match('%) (%a)') == 'Z'
-        end
-        function awaitEnd(pid)
-            local stop = opscript.now() + 30
-            while not isGone(pid) do
-                assert(opscript.now() < stop, 'a process did not end')
-                opscript.sleep(0.01)
-            end
-        end
-        function start(...) return opscript.process { ... } end
-
-        """
+    private static let prelude = processFunctions + "function start(...) return opscript.process { ... } end\n"
 
     @discardableResult
     private func run(workers: Int = 2, _ source: String) throws -> [LuaValue] {

@@ -4,23 +4,6 @@ import Testing
 
 /// How programs are found, and how they and their descendants end.
 @Suite struct ProgramDescendantTests {
-    /// `await` waits until a process has ended; a zombie counts as ended.
-    private static let prelude = """
-        function isGone(pid)
-            local file <close> = io.open('/proc/' .. pid .. '/stat')
-            local text = file and file:read 'a'
-            return not text or text:match('%) (%a)') == 'Z'
-        end
-        function await(pid)
-            local stop = opscript.now() + 30
-            while not isGone(pid) do
-                assert(opscript.now() < stop, 'a process did not end')
-                opscript.sleep(0.01)
-            end
-        end
-
-        """
-
     @Test(
         "Descendants in other sessions end with a program that is cancelled, or exceeds a limit",
         arguments: [
@@ -30,7 +13,7 @@ import Testing
         ], ["cancel", "timeout", "operation's timeout", "captureLimit"])
     func sessions(child: String, cause: String) throws {
         try script(
-            Self.prelude + """
+            processFunctions + """
                 local cause, command = "\(cause)", [[\(child) sleep 1000]]
                 if cause == "captureLimit" then command = command:gsub("sleep 1000$", "until test -s pid; do sleep 0.01; done; yes") end
                 local path = os.tmpname()
@@ -56,7 +39,7 @@ import Testing
                 end
                 if cause == "cancel" then op:cancel() end
                 op:waitUntilFinished()
-                for pid in text:gmatch "%d+" do await(pid) end
+                for pid in text:gmatch "%d+" do awaitEnd(pid) end
                 os.remove(path)
                 assert(op.error == nil or op.error.message)
                 """)
@@ -67,7 +50,7 @@ import Testing
         var pid = 0
         try withRuntime { runtime in
             let values = try runtime.run(
-                Self.prelude + """
+                processFunctions + """
                     local op = queue:addOperation(function(op)
                         op.daemon = opscript.run "setsid -f sh -c 'echo $$; exec sleep 1000 > /dev/null 2>&1'"
                         opscript.sleep(1e6)
@@ -84,20 +67,20 @@ import Testing
             pid = Int(values[0].integer ?? 0)
             _ = try runtime.finish()
         }
-        try script(Self.prelude + "assert(not isGone(\(pid)) and os.execute 'kill \(pid)') await(\(pid))")
+        try script(processFunctions + "assert(not isGone(\(pid)) and os.execute 'kill \(pid)') awaitEnd(\(pid))")
     }
 
     @Test("grace is the time between the signals, and no time passes when no process is left")
     func grace() throws {
         try script(
-            Self.prelude + """
+            processFunctions + """
                 local function time(options)
                     local p = opscript.process(options)
                     while not p.isRunning do end
                     local start = opscript.now()
                     local ok, message = pcall(p.wait, p)
                     assert(not ok and message:find "was ended")
-                    await(p.pid)
+                    awaitEnd(p.pid)
                     return opscript.now() - start
                 end
                 assert(time { "sleep", "1000", timeout = 0.01, grace = 1000 } < 30)
