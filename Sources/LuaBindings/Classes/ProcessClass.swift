@@ -159,7 +159,8 @@ enum ProcessClass {
     private static func slots(_ index: Int32?, _ call: Call) throws(CallError) -> Int {
         guard let index else { return 1 }
         guard let count = call.integer(at: index), count >= 0 else {
-            throw .argument(1, "slots must be a number of places, 0 or more, got \(call.string(at: index) ?? call.typeName(at: index))")
+            let given = call.integer(at: index).map { "\($0)" } ?? call.typeName(at: index)
+            throw .argument(1, "slots must be a number of places, 0 or more, got \(given)")
         }
         return count
     }
