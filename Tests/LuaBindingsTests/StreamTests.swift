@@ -393,7 +393,7 @@ import Testing
             ("process({ 'cat' }):lines()", "lines: start 'cat' with stdout = 'pipe' to read its output while it runs"),
             ("process({ 'cat' }):write 'x'", "write: start 'cat' with stdin = 'pipe' to write to it"),
             ("process({ 'cat' }):closeInput()", "closeInput: start 'cat' with stdin = 'pipe' to write to it"),
-            ("process({ 'true', onLine = print }):read()", "read: the lines of 'true' go to its onLine"),
+            ("process({ 'true', onLine = print }):read()", "read: the lines of stdout of 'true' go to its onLine"),
             ("process { 'cat', input = 'x', stdin = 'null' }", "input is the text of stdin: give one of the two"),
             (
                 "process { 'cat', stdin = opscript.process { 'true' } }",

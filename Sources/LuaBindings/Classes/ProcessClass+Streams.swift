@@ -71,8 +71,7 @@ extension ProcessClass {
         guard let stream = process.stream(1) else {
             throw .message("\(method): start '\(process.program.name)' with stdout = 'pipe' to read its output while it runs")
         }
-        if process.program.hasLines { throw .message("\(method): the lines of '\(process.program.name)' go to its onLine") }
-        stream.isRead(by: call.state.currentOperation)
+        try stream.beginReading(for: method, by: call.state.currentOperation)
         return stream
     }
 

@@ -26,8 +26,7 @@ enum StreamClass {
             stream.close()
             return .nothing
         }
-        if stream.hasLines { throw .message("\(function.rawValue): the lines of \(stream.name) go to its onLine") }
-        stream.isRead(by: call.state.currentOperation)
+        try stream.beginReading(for: function.rawValue, by: call.state.currentOperation)
         return function == .read ? .read(stream) : .lines(stream)
     }
 

@@ -12,7 +12,7 @@ import OpPlatform
 /// A state reads and writes on its own thread, and never blocks there. If the pipe is empty, or full, the state waits as for the end of a
 /// program, and the I/O thread wakes it.
 // Safety: `@unchecked Sendable` because C locks what `pointer` points to, `owner` is written once, before other threads have this object, only
-// the thread of `lineState` uses `isDelivering`, and all other fields are constant or locked.
+// the thread of `lineState` uses `isDelivering`, `deliveredCount` and `afterLines`, and all other fields are constant or locked.
 @safe
 final class ProgramStream: EventSource, @unchecked Sendable {
     /// Such as `stdout of 'sort'`.
@@ -97,6 +97,14 @@ final class ProgramStream: EventSource, @unchecked Sendable {
     }
 
     // MARK: reading
+
+    /// Notes that `operation` is about to read the stream, by a method.
+    ///
+    /// - Throws: an error if the lines of the stream call a function, so that no code can read it.
+    func beginReading(for method: String, by operation: Operation?) throws(CallError) {
+        if hasLines { throw .message("\(method): the lines of \(name) go to its onLine") }
+        isRead(by: operation)
+    }
 
     /// Notes that `operation` reads the stream. Until it has finished, the program may write more than waits of others keep.
     func isRead(by operation: Operation?) { mutable.withLock { $0.reader = operation } }
