@@ -139,6 +139,8 @@ public final class Inbox: @unchecked Sendable {
                     let now = engine?.now ?? .now, end = patience ?? now + Inbox.patience
                     mayRun = now >= end
                     patience = mayRun ? nil : end
+                } else {
+                    patience = nil
                 }
                 if mayRun, jobsLeft > 0 || hasReadyOperations || deadline == nil, runOne(context) {
                     jobsLeft -= 1
