@@ -29,6 +29,7 @@ void loop_release(cio_loop *loop) {
     if (atomic_fetch_sub_explicit(&loop->references, 1, memory_order_acq_rel) != 1) return;
     pthread_mutex_destroy(&loop->lock);
     sem_destroy(&loop->none_left);
+    sem_destroy(&loop->has_ended);
     free(loop);
 }
 
@@ -105,6 +106,8 @@ static void *run(void *context) {
     pthread_sigmask(SIG_BLOCK, &pipe, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
+    sem_post(&loop->has_ended);
+    loop_release(loop);
     return NULL;
 }
 
@@ -128,6 +131,7 @@ cio_loop *cio_loop_start(int *error) {
     atomic_init(&loop->references, 1);
     pthread_mutex_init(&loop->lock, NULL);
     sem_init(&loop->none_left, 0, 0);
+    sem_init(&loop->has_ended, 0, 0);
     loop->end_processes.run = end_processes;
     loop->await_processes.run = await_processes;
     loop->stop.run = stop;
@@ -141,8 +145,10 @@ cio_loop *cio_loop_start(int *error) {
             uv_timer_init(&loop->uv, &loop->watch);
             loop->ender.data = loop->watch.data = loop;
             heed_ended_children();
-            *error = -cplatform_start_thread(&loop->thread, run, loop);
+            loop_retain(loop);  // for the thread
+            *error = -cplatform_start_thread(NULL, run, loop);
             if (*error == 0) return loop;
+            loop_release(loop);
             close_handles(loop);
             uv_run(&loop->uv, UV_RUN_DEFAULT);
         }
@@ -165,7 +171,7 @@ void cio_loop_await_processes(cio_loop *loop) {
 
 void cio_loop_stop(cio_loop *loop) {
     loop_post(loop, &loop->stop);
-    pthread_join(loop->thread, NULL);
+    while (sem_wait(&loop->has_ended) != 0) {}
 }
 
 void cio_loop_release(cio_loop *loop) { loop_release(loop); }

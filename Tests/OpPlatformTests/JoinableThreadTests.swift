@@ -11,7 +11,6 @@ import Testing
         if has_address_sanitizer() || has_thread_sanitizer() { return }
         await #expect(processExitsWith: .success) {
             let thread = JoinableThread()
-            thread.keep()
             guard limit_address_space(4 << 20), !tryStartThread(as: thread, {}) else { exit(2) }
             let deadline = ContinuousClock.now + .seconds(20)
             thread.join(until: deadline)

@@ -6,11 +6,16 @@ private final class Body {
 }
 
 /// Starts a thread that runs `body`.
-private func start(_ body: @escaping @Sendable () -> Void) -> pthread_t {
+@discardableResult
+private func start(isDetached: Bool = false, _ body: @escaping @Sendable () -> Void) -> pthread_t {
     var thread = pthread_t()
+    var attributes = pthread_attr_t()
+    pthread_attr_init(&attributes)
+    if isDetached { pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED)) }
+    defer { pthread_attr_destroy(&attributes) }
     let argument = Unmanaged.passRetained(Body(body)).toOpaque()
     let result = pthread_create(
-        &thread, nil,
+        &thread, &attributes,
         { argument in
             Unmanaged<Body>.fromOpaque(argument!).takeRetainedValue().run()
             return nil
@@ -20,7 +25,7 @@ private func start(_ body: @escaping @Sendable () -> Void) -> pthread_t {
 }
 
 /// Runs `body` on a new thread that is never joined.
-public func startThread(_ body: @escaping @Sendable () -> Void) { pthread_detach(start(body)) }
+public func startThread(_ body: @escaping @Sendable () -> Void) { start(isDetached: true, body) }
 
 /// Runs `body` on `count` new threads at once, and waits until they have ended and given back what they held. Passes their numbers, from 0.
 public func onThreads(_ count: Int, _ body: @escaping @Sendable (_ number: Int) -> Void) {

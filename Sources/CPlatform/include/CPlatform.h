@@ -49,8 +49,8 @@ static inline void cplatform_announce_lock_wait(bool waits) {
 }
 
 // Why: programs in C start threads as well, and all of them follow one policy for signals, which belong to the host's threads.
-// Starts a joinable thread that receives no signals but those that it causes itself: faults, and SIGPIPE for writing to a closed pipe. Stores its
-// identifier in `thread` before it returns. Returns 0 or an error number.
+// Starts a thread that receives no signals but those that it causes itself: faults, and SIGPIPE for writing to a closed pipe. Stores the identifier of a
+// joinable thread in `thread` before it returns; without `thread` the new one is detached. Returns 0 or an error number.
 int cplatform_start_thread(pthread_t *thread, void *(*body)(void *), void *argument);
 
 // Why: gettid is not imported, and would make a system call each time.

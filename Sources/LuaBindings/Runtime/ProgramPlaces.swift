@@ -101,7 +101,8 @@ final class ProgramPlaces: Sendable {
             return state.withLock { $0.lastUse = nil }
         }
         let (message, heavy) = state.withLock { state -> (String?, ChildProcess?) in
-            guard let last = state.lastUse, usage.time >= last.nanoseconds,
+            // A program that waits for a processor would compute.
+            guard let last = state.lastUse, !usage.is_running, usage.time >= last.nanoseconds,
                 Double(usage.time - last.nanoseconds)
                     <= Self.computingShare * Double(groups.count) * 1e9 * (last.instant.duration(to: now) / .seconds(1))
             else {

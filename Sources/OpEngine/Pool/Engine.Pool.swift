@@ -346,7 +346,6 @@ extension Engine {
         mutating func end() -> (threads: [JoinableThread], woken: [Parker]) {
             let threads = (workers + retired).map(\.thread) + (monitor.map { [$0.thread] } ?? [])
             mustEnd = true
-            for thread in threads { thread.keep() }
             let woken = runQueues.takeIdle()
             for worker in woken { worker.isParked = false }
             awake += woken.count

@@ -44,7 +44,6 @@ public final class Recorder: @unchecked Sendable {
             return true
         }
         guard isFirst else { return nil }
-        thread.keep()
         guard tryStartThread(as: thread, { [self] in run() }) else {
             Recorder.active.withLock { $0 = nil }
             return nil
