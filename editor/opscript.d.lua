@@ -536,8 +536,8 @@ function Channel:close() end
 ---@field env? table<string, string>
 ---@field input? string
 ---@field stdin? "pipe"|"inherit"|"null"|string|opscript.Process one of these, a file's path, or a process with `stdout = "pipe"`
----@field stdout? "capture"|"inherit"|"null"|"pipe"|string one of these, or a file's path
----@field stderr? "capture"|"inherit"|"null"|"pipe"|"stdout"|string
+---@field stdout? "capture"|"inherit"|"null"|"pipe"|string|table one of these, a file's path, or `{ path, append = true }`
+---@field stderr? "capture"|"inherit"|"null"|"pipe"|"stdout"|string|table
 ---@field label? boolean|string before each line of inherited output; true for the operation's name
 ---@field terminal? boolean whether the program has the terminal
 ---@field timeout? number seconds

@@ -98,11 +98,12 @@ static bool open_all(const cio_program *program, child *child, opened *opened, c
         case CIO_STDOUT: *descriptor = fcntl(opened->standard[1] >= 0 ? opened->standard[1] : 1, F_DUPFD_CLOEXEC, 3); break;
         case CIO_NULL: *descriptor = open_file("/dev/null", O_WRONLY); break;
         case CIO_FILE:
+        case CIO_APPEND:
             error->path = output->path;
-            if (i == 1 && program->outputs[0].kind == CIO_FILE && strcmp(output->path, program->outputs[0].path) == 0)
+            if (i == 1 && program->outputs[0].kind == output->kind && strcmp(output->path, program->outputs[0].path) == 0)
                 *descriptor = fcntl(opened->standard[1], F_DUPFD_CLOEXEC, 3);
             else
-                *descriptor = open_file(output->path, O_WRONLY | O_CREAT | O_TRUNC);
+                *descriptor = open_file(output->path, O_WRONLY | O_CREAT | (output->kind == CIO_APPEND ? O_APPEND : O_TRUNC));
         }
         if (*descriptor < 0) return false;
         error->path = NULL;

@@ -42,6 +42,9 @@ import Synchronization
     let pool: Guarded<Pool>
     /// Replaces the threads of a simulated engine. Nil otherwise.
     let simulated: SimulatedWorkers?
+    /// The number of operations that were cancelled because a dependency did not succeed.
+    package var droppedCount: Int { dropped.load(ordering: .relaxed) }
+    let dropped = Atomic<Int>(0)
     /// Whether the pool has scheduled queues. Atomic, to be read without the pool's lock.
     let hasWork = Atomic<Bool>(false)
     /// An operation is tiny if it takes no longer than this from the end of the one before it to its own end. See `Standby`.

@@ -212,11 +212,7 @@ final class Database: Sendable {
 
     /// Makes the folder, and those above it. Opening the database reports any failure.
     private func makeFolder() {
-        var end = folder.startIndex
-        while end != folder.endIndex {
-            end = folder[folder.index(after: end)...].firstIndex(of: "/") ?? folder.endIndex
-            unsafe mkdir(String(folder[..<end]), 0o777)
-        }
+        Paths.makeFolder(folder)
         // The folder does not belong into a repository.
         let file = unsafe Glibc.open(folder + "/.gitignore", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o666)
         if file >= 0 {

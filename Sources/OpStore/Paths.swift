@@ -40,6 +40,17 @@ struct Paths {
         return (path.utf8.first == UInt8(ascii: "/") ? "/" : "") + (components.isEmpty ? "." : components.joined(separator: "/"))
     }
 
+    /// Makes a folder, and those above it, as far as they do not exist. The use of the folder reports any failure.
+    static func makeFolder(_ folder: String) {
+        if folder.isEmpty { return }
+        if unsafe mkdir(folder, 0o777) == 0 || errno != ENOENT { return }
+        var end = folder.startIndex
+        while end != folder.endIndex {
+            end = folder[folder.index(after: end)...].firstIndex(of: "/") ?? folder.endIndex
+            unsafe mkdir(String(folder[..<end]), 0o777)
+        }
+    }
+
     private static func join(_ folder: String, _ path: String) -> String {
         path.utf8.first == UInt8(ascii: "/") ? path : folder + "/" + path
     }

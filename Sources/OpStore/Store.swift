@@ -137,23 +137,49 @@ public final class Store: Sendable {
 
 /// The owners of outputs.
 final class Claims: Sendable {
-    private let names = SlowGuarded<[String: String]>([:])
+    private struct Claim {
+        let owner: String
+        /// Whether the owner has made the output in this run, or has found that it need not.
+        var isMade = false
+    }
+
+    private let claims = SlowGuarded<[String: Claim]>([:])
     /// The number of steps that have not ended. It is atomic, so that steps that end do not wait for the planning of others.
     private let unfinished = Atomic<Int>(0)
 
     /// Claims the outputs of a step and its depfile, all or none.
     func claim(for step: ResolvedStep, named name: String) throws(StoreError) {
-        try names.withLock { names throws(StoreError) in
-            for output in step.outputs { try Self.check(output, for: name, in: names) }
-            if let depfile = step.depfile { try Self.check(depfile, for: name, in: names) }
-            for output in step.outputs { names[output] = name }
-            if let depfile = step.depfile { names[depfile] = name }
+        try claims.withLock { claims throws(StoreError) in
+            for output in step.outputs { try Self.check(output, for: name, in: claims) }
+            if let depfile = step.depfile { try Self.check(depfile, for: name, in: claims) }
+            for output in step.outputs { claims[output] = Claim(owner: name) }
+            if let depfile = step.depfile { claims[depfile] = Claim(owner: name) }
             unfinished.wrappingAdd(1, ordering: .relaxed)
         }
     }
 
-    private static func check(_ output: String, for name: String, in names: [String: String]) throws(StoreError) {
-        if let other = names[output] { throw .outputIsClaimed(output: output, by: other, and: name) }
+    private static func check(_ output: String, for name: String, in claims: [String: Claim]) throws(StoreError) {
+        if let other = claims[output]?.owner { throw .outputIsClaimed(output: output, by: other, and: name) }
+    }
+
+    /// Records whether the outputs of a step and its depfile are those of this run.
+    func setOutputs(of step: ResolvedStep, areMade: Bool) {
+        if step.outputs.isEmpty && step.depfile == nil { return }
+        claims.withLock { claims in
+            for output in step.outputs { claims[output]?.isMade = areMade }
+            if let depfile = step.depfile { claims[depfile]?.isMade = areMade }
+        }
+    }
+
+    /// The first of the inputs that its owner has not made, as its index, and the owner.
+    func firstUnmade(of inputs: [String]) -> (index: Int, owner: String)? {
+        claims.withLock { claims in
+            if claims.isEmpty { return nil }
+            for (index, input) in inputs.enumerated() {
+                if let claim = claims[input], !claim.isMade { return (index, claim.owner) }
+            }
+            return nil
+        }
     }
 
     /// Ends a step. When no planned step is left, all claims end: the next step begins another run, such as one after a change of a file.
@@ -161,7 +187,7 @@ final class Claims: Sendable {
     /// - Returns: whether no planned step is left.
     func end() -> Bool {
         guard unfinished.wrappingSubtract(1, ordering: .relaxed).newValue == 0 else { return false }
-        names.withLock { names in if unfinished.load(ordering: .relaxed) == 0 { names = [:] } }
+        claims.withLock { claims in if unfinished.load(ordering: .relaxed) == 0 { claims = [:] } }
         return true
     }
 }

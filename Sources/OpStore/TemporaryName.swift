@@ -5,10 +5,11 @@ public enum TemporaryName {
     private static let start = ".opscript-"
     private static let count = Atomic<Int>(0)
 
-    /// A name for `path` that no file has, in the same folder. It begins with a dot, so that patterns skip it, and ends as `path` does, because
+    /// A name for `path` that no file has, in the same folder, which this makes. It begins with a dot, so that patterns skip it, and ends as `path` does, because
     /// programs choose a format by the end of a name.
     public static func make(for path: String) -> String {
         let (folder, name) = split(path)
+        Paths.makeFolder(String(folder))
         // A number of the process alone may have been that of one which was killed.
         let prefix = "\(start)\(UInt32.random(in: 0 ... .max))-\(count.wrappingAdd(1, ordering: .relaxed).newValue)-"
         // Names of files have at most 255 bytes, and begin with a whole character.

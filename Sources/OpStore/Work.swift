@@ -60,12 +60,21 @@ public final class Work: Sendable {
         state.withLock { state in (state.components, state.key) = (components, key) }
         let found = store.configuration.runsAlways ? .miss(Reason([.runsAlways])) : store.find(resolved, key, components)
         switch found {
-        case .hit: store.hitCount.wrappingAdd(1, ordering: .relaxed)
+        case .hit:
+            store.claims.setOutputs(of: resolved, areMade: true)
+            store.hitCount.wrappingAdd(1, ordering: .relaxed)
         case .miss:
             store.missCount.wrappingAdd(1, ordering: .relaxed)
+            store.claims.setOutputs(of: resolved, areMade: store.configuration.isDryRun)
             if store.configuration.isDryRun { store.wouldMake(resolved.outputs) }
         }
         return found
+    }
+
+    /// An input that another step makes, and has not made: the step runs too early, or the other one has failed. Nil if each input is the final one of
+    /// this run. Matches of patterns are not looked at.
+    public var unmadeInput: (path: String, maker: String)? {
+        store.claims.firstUnmade(of: resolved.inputs).map { (step.inputs[$0.index], $0.owner) }
     }
 
     /// The files that the body may read and those that it should make, the depfile included, as absolute paths. Expands patterns now. An
@@ -107,7 +116,7 @@ public final class Work: Sendable {
         public var hit: Hit? { if case .done(let hit) = self { hit } else { nil } }
     }
 
-    /// Prepares for the body: looks at the inputs, and removes a depfile of an earlier run.
+    /// Prepares for the body: looks at the inputs, makes the folders of the outputs, and removes a depfile of an earlier run.
     ///
     /// If another process makes one of the outputs at this moment, `begin` waits for it, in a blocking call. If another process has done
     /// the same work since `lookUp`, the result is that work, and the body need not run.
@@ -119,12 +128,15 @@ public final class Work: Sendable {
         guard lockOutputs(isStopped) else { return .stopped }
         if !resolved.outputs.isEmpty, unlessDone, !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
             unlockOutputs()
+            store.claims.setOutputs(of: resolved, areMade: true)
             return .done(hit)
         }
         if let depfile = resolved.depfile { store.files.remove(depfile) }
+        for output in resolved.outputs where output.contains("/") { Paths.makeFolder(Paths.parent(of: store.paths.absolute(recorded: output))) }
         let start = Start(resolved, store.files)
         state.withLock { $0.start = start }
         store.database.bodyBegins()
+        store.claims.setOutputs(of: resolved, areMade: false)
         return .begun
     }
 
@@ -133,6 +145,7 @@ public final class Work: Sendable {
         let (start, key, components) = state.withLock { state in (state.start.take(), state.key, state.components) }
         guard let start else { fatalError("opscript bug: work that has not begun has finished") }
         store.database.bodyEnds()
+        store.claims.setOutputs(of: resolved, areMade: true)
         defer { unlockOutputs() }
         do throws(NotRecorded) {
             let files = try start.examine(resolved, store)

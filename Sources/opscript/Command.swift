@@ -43,7 +43,7 @@ struct Command {
             runtime.whenScriptExits { [unowned runtime] operation in scriptExits(runtime, in: operation) }
             recording?.begin(in: runtime)
             defer { recording?.finish() }
-            defer { messages.finish() }
+            defer { messages.finish(finishedCount: runtime.monitor.counts().finished) }
             // Operations that are still running after an error or a signal get a moment to end.
             defer { runtime.close(deadline: .seconds(2)) }
             if let seconds = options.limits.timeout { runtime.requestExit(Self.timeoutStatus, after: seconds) }
@@ -192,7 +192,9 @@ struct Command {
         report(ending.unreadFailures)
         for sentence in ending.stuckOperations + ending.failedPrograms { report(sentence) }
         let failed = ending.unreadFailures.count
-        if failed > 0 { report("\(failed) operation\(failed == 1 ? "" : "s") failed") }
+        let dropped = runtime.droppedOperationCount
+        let consequence = dropped > 0 ? ", so \(dropped) that depend\(dropped == 1 ? "s" : "") on \(failed == 1 ? "it" : "them") did not run" : ""
+        if failed > 0 { report("\(failed) operation\(failed == 1 ? "" : "s") failed\(consequence)") }
         let isClean =
             ending.unreadFailures.isEmpty && ending.stuckOperations.isEmpty && ending.failedPrograms.isEmpty
             && ending.callbackErrorCount == 0
@@ -250,7 +252,7 @@ struct Command {
         Message.write(ErrorReport(error).text(prefix: "\(name): "))
     }
 
-    /// Handles a signal that arrived while operations existed. Returns the exit status.
+    /// Handles a signal that arrived while operations existed, and that ends the process. Returns the exit status, should the signal have no effect.
     private func cancel(_ runtime: Runtime, _ failures: [OperationFailure] = [], _ programs: [String] = []) -> Int32 {
         for sentence in programs + runtime.takeFailedPrograms() { report(sentence) }
         // Operations that the signal stops are no news.
@@ -259,6 +261,7 @@ struct Command {
         runtime.passInterruptToPrograms()
         runtime.interruptAllOperations()
         for name in runtime.close(deadline: .seconds(5)) { report("\(name) did not stop") }
+        EndingSignal.set(signal)
         return 128 + signal
     }
 

@@ -11,6 +11,7 @@ struct Opscript {
         WorkerProcess.serveIfRequested()
         openStandardDescriptors()
         makeOutputBlock()
+        EndingSignal.prepare()
         Runtime.checkOutputAtExit()
         let words = CommandLine.arguments
         let name = words.first ?? "opscript"

@@ -31,10 +31,14 @@ final class StoreMessages: Sendable {
         }
     }
 
-    /// Says how many operations a dry run has met.
-    func finish() {
+    /// Says how many operations a dry run has met. The others of the finished ones have run, since a script may need what they return.
+    func finish(finishedCount: Int) {
         if !isDryRun { return }
         let count = wouldRun.load(ordering: .relaxed), done = isDone.load(ordering: .relaxed)
+        let others = finishedCount - count - done
+        if others > 0 {
+            Message.output("\(others) other\(others == 1 ? "" : "s") ran: a dry run leaves out only operations with inputs, outputs or memoize\n")
+        }
         Message.output("\(count) operation\(count == 1 ? "" : "s") would run, \(done) \(done == 1 ? "is" : "are") done\n")
     }
 }

@@ -6,6 +6,7 @@ enum Usage {
         usage: \(name) [options] [script [args]]
         Available options are:
         \(options)
+          --help    show all options
         """
     }
 
@@ -34,7 +35,8 @@ enum Usage {
           --store DIR  keep finished work in DIR (default: .opscript beside the script); only operations that ask for it are kept
           --store-limit SIZE
                        limit what is kept; what was used least recently goes (default: 2G)
-          --dry-run    run no operation whose work is kept, and show which would run and why
+          --dry-run    show which operations with inputs, outputs or memoize would run, and why, and do not run them; all else
+                       runs
           --always-run
                        run operations even if their work is done
           --explain    show on stderr why operations run whose work is kept

@@ -245,6 +245,76 @@ import Testing
                     """) == ["done", "done"])
     }
 
+    @Test("An operation whose input another one makes does not run before, nor after a failure of the other one")
+    func makers() throws {
+        let folder = try StoreFolder()
+        folder["made"] = "old"
+        let values = try folder.run(
+            """
+            local function write(path, text)
+              local file <close> = assert(io.open(path, 'w'))
+              file:write(text)
+            end
+            local function maker(fails)
+              return Operation.new { name = 'maker', outputs = folder .. '/made', main = function()
+                if fails then error('no', 0) end
+                write(folder .. '/made', 'new')
+              end }
+            end
+            local function reader()
+              return Operation.new { name = 'reader', inputs = folder .. '/made', memoize = true, main = function()
+                local file <close> = assert(io.open(folder .. '/made'))
+                return file:read 'a'
+              end }
+            end
+            local messages = {}
+            local function await(read, ...)
+              for _, op in ipairs { ... } do queue:addOperation(op) end
+              read:waitUntilFinished()
+              messages[#messages + 1] = read.error and read.error.message:match "^'reader' did not run: 'maker' makes its input" or read.result
+              queue:waitUntilAllOperationsAreFinished()
+              for _, op in ipairs { ... } do local _ = op.error end
+            end
+            -- Too early: the reader is the only one that may run.
+            local make, read = maker(false), reader()
+            make:addDependency(read)
+            await(read, make, read)
+            -- After a failure.
+            make, read = maker(true), reader()
+            read:addDependency(make)
+            await(read, make, read)
+            -- After the maker, also if it had nothing to do.
+            for _ = 1, 2 do
+              make, read = maker(false), reader()
+              read:addDependency(make)
+              await(read, make, read)
+            end
+            return table.unpack(messages)
+            """)
+        let refused: LuaValue = "'reader' did not run: 'maker' makes its input"
+        #expect(values == [refused, refused, "new", "new"])
+    }
+
+    @Test("The folder of an output is made, also that of a temporary one")
+    func foldersOfOutputs() throws {
+        let folder = try StoreFolder()
+        let values = try folder.run(
+            """
+            local path = folder .. '/a/b/made'
+            local op = queue:addOperation(Operation.new { outputs = path, main = function(op)
+              local file <close> = assert(io.open(op:output(), 'w'))
+              local plain <close> = assert(io.open(folder .. '/a/b/plain', 'w'))
+            end })
+            op:waitUntilFinished()
+            local other = queue:addOperation(function(path)
+              local file <close> = assert(io.open(opscript.Operation.current:output(path), 'w'))
+            end, folder .. '/c/d')
+            other:waitUntilFinished()
+            return op.error, other.error, io.open(path) ~= nil, io.open(folder .. '/c/d') ~= nil
+            """)
+        #expect(values == [nil, nil, true, true])
+    }
+
     @Test("Environment variables that are named count")
     func variables() throws {
         let folder = try StoreFolder()

@@ -48,6 +48,21 @@ import Testing
         #expect(values == [1] || values == [2] || has_thread_sanitizer())
     }
 
+    @Test("Programs of bodies in worker processes have the places of their operations")
+    func isolated() throws {
+        try withProcesses(workers: 2) { runtime in
+            let values = try runtime.run(
+                Self.prelude + """
+                    for i = 1, 8 do
+                      queue:addOperation(function() shell { 'i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done' }:wait() end)
+                    end
+                    queue:waitUntilAllOperationsAreFinished()
+                    return most()
+                    """)
+            #expect(values == [1] || values == [2] || has_thread_sanitizer())
+        }
+    }
+
     @Test("Programs of the main state, and those without slots, are not bounded")
     func unbounded() throws {
         let values = try script(

@@ -118,7 +118,7 @@ import Testing
             """)
     }
 
-    @Test("The end tells of programs that failed, unless code waited for them, ended them, or set onExit")
+    @Test("The end tells of programs that failed, unless code read their status, ended them, or set onExit")
     func unseenFailures() throws {
         let runtime = try Runtime()
         defer { runtime.close() }
@@ -128,7 +128,8 @@ import Testing
             opscript.sh "echo no paper >&2; kill -KILL $$"
             opscript.sh { "sleep 60", timeout = 0.05 }
             opscript.process { "true" }
-            opscript.sh "exit 4":wait()
+            opscript.sh "exit 3":wait()
+            assert(opscript.sh "exit 4":wait().status == 4)
             opscript.sh { "exit 5", onExit = function() end }
             opscript.sh "sleep 60":kill()
             pcall(opscript.run, "exit 6")
@@ -141,10 +142,75 @@ import Testing
         let ending = try runtime.finish()
         #expect(
             Set(ending.failedPrograms) == [
-                "'false' exited with status 1, and no code has waited for it",
-                "'echo no paper >&2; kill -KILL $$' killed by KILL, and no code has waited for it: no paper",
-                "'sleep 60' ended by its timeout, and no code has waited for it",
+                "'false' exited with status 1, and no code has looked at its result",
+                "'exit 3' exited with status 3, and no code has looked at its result",
+                "'echo no paper >&2; kill -KILL $$' killed by KILL, and no code has looked at its result: no paper",
+                "'sleep 60' ended by its timeout, and no code has looked at its result",
             ])
         #expect(try runtime.finish().failedPrograms == [])
+    }
+
+    @Test("An argument may be an array of arguments, and an output may be added to a file")
+    func arraysAndAppending() throws {
+        let values = try script(
+            """
+            local folder = opscript.run 'mktemp -d'
+            local file = folder .. '/log'
+            local words = { 'b', 'c d', 5 }
+            opscript.run { 'echo', 'a', words, 'e', stdout = { file, append = true } }
+            opscript.run { 'sh', '-c', 'echo out; echo err >&2', stdout = { file, append = true }, stderr = { file, append = true } }
+            opscript.process({ 'echo', {}, 'last', stdout = { file, append = true } }):wait()
+            local _, failure = pcall(opscript.run, { 'false', { 'x', 'y z' } })
+            local text = opscript.run { 'cat', file }
+            opscript.run { 'rm', '-r', folder }
+            local errors = {}
+            for _, output in ipairs { {}, { '' }, { file, append = 1 }, { file, appends = true }, { {} } } do
+              errors[#errors + 1] = select(2, pcall(opscript.run, { 'true', stdout = output })):match '%((.*)%)$'
+            end
+            errors[#errors + 1] = select(2, pcall(opscript.run, { 'true', { {} } })):match '%((.*)%)$'
+            errors[#errors + 1] = select(2, pcall(opscript.run, { { 'true' } })):match '%((.*)%)$'
+            return text, failure.message, table.concat(errors, '; ')
+            """)
+        #expect(
+            values == [
+                "a b c d 5 e\nout\nerr\nlast", "false x 'y z': exit status 1: it wrote nothing to stderr",
+                .string(
+                    "stdout needs a path, as in stdout = { \"file\", append = true }; stdout needs a path, as in stdout = { \"file\", append = true }; "
+                        + "stdout.append: boolean expected, got number; stdout has a path and the field 'append', got the field 'appends'; "
+                        + "stdout must be a string or an integer, got a table; argument 1 of the program must be a string or an integer, got a table; "
+                        + "the program must be a string or an integer, got a table"),
+            ])
+    }
+
+    @Test("Code that reads, lists, sends, freezes or returns the result of a failed program looks at its status")
+    func looksAtResults() throws {
+        let runtime = try Runtime()
+        defer { runtime.close() }
+        let values = try runtime.run(
+            """
+            local function failed(status) return opscript.sh("echo no paper >&2; exit " .. status):wait() end
+            local texts = {}
+            for key, value in pairs(failed(3)) do texts[#texts + 1] = key .. "=" .. tostring(value) end
+            table.sort(texts)
+            local queue = opscript.OperationQueue.new()
+            local sent = queue:addOperation(function() return failed(4), opscript.sh "kill -KILL $$":wait() end)
+            local received = queue:addOperation(function(result) return result.status end, failed(5))
+            sent:waitUntilFinished()
+            local returned, killed = table.unpack(sent.results)
+            local seen = failed(7)
+            local unseen = failed(8)
+            return table.concat(texts, " "), returned.status .. " " .. tostring(killed.status) .. killed.signal, received.result,
+              opscript.freeze(failed(6)).status, { seen.status, getmetatable(seen), rawget(seen, "status") }, unseen.stderr,
+              pcall(setmetatable, unseen, {}), failed(9)
+            """)
+        let expected: [LuaValue] = [
+            "status=3 stderr=no paper\n stdout=", "4 nilKILL", 5, 6, [7, nil, 7], "no paper\n", false,
+        ]
+        #expect(Array(values.prefix(5)) + [values[5], values[6]] == expected)
+        #expect(values.last == ["status": 9, "stdout": "", "stderr": "no paper\n"])
+        #expect(
+            try runtime.finish().failedPrograms == [
+                "'echo no paper >&2; exit 8' exited with status 8, and no code has looked at its result: no paper"
+            ])
     }
 }

@@ -42,6 +42,21 @@ struct FailureReportTests {
                 """)
     }
 
+    @Test("The end says how many operations did not run because one that they depend on failed")
+    func consequences() throws {
+        let text = try errors(
+            """
+            queue.dependencyPolicy = "succeeded"
+            local first = opscript.Operation.new(function() error("boom", 0) end)
+            local second = opscript.Operation.new(function() end)
+            local third = opscript.Operation.new(function() end)
+            second:addDependency(first)
+            third:addDependency(second)
+            queue:addOperations { first, second, third }
+            """)
+        #expect(text.hasSuffix("opscript: 1 operation failed, so 2 that depend on it did not run\n"), "\(text)")
+    }
+
     @Test("Failures of different kinds or at different places are not alike")
     func different() throws {
         let text = try errors(

@@ -97,6 +97,20 @@ struct InterruptionTests {
         #expect(ContinuousClock.now - start < .seconds(2.1))
     }
 
+    @Test("A signal that ends the run ends the process, so a shell ends its loop", arguments: ["INT", "TERM", "HUP"])
+    func endsBySignal(name: String) throws {
+        let inner = """
+            opscript.OperationQueue.new():addOperation(function() opscript.sleep(1000) end) io.write "out"
+            io.popen("kill -\(name) $PPID"):close()
+            """
+        let outer = """
+            local result = opscript.process({ os.getenv "OPSCRIPT", "-", input = [[\(inner)]] }):wait()
+            print(result.signal, result.stdout)
+            """
+        let outcome = try Command.shell("\"$OPSCRIPT\" -").input(outer).run()
+        #expect(outcome == Outcome(status: 0, output: Array("\(name)\tout\n".utf8), errors: []), "\(outcome)")
+    }
+
     @Test("The second signal ends the command at once", arguments: [("INT", 130), ("TERM", 143)])
     func second(name: String, status: Int32) throws {
         let directory = try ScratchDirectory()

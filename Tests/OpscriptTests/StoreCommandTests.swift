@@ -82,6 +82,16 @@ struct StoreCommandTests {
         #expect(try run(directory).lines == ["false\tinput 'in' changed"], "a dry run records nothing")
     }
 
+    @Test("--dry-run tells that it has run the operations that ask no store")
+    func dryRunOfOthers() throws {
+        let directory = try ScratchDirectory()
+        try directory.write("for i = 1, 2 do opscript.OperationQueue.new():addOperation(function() end) end", to: "copy.lua")
+        #expect(
+            try run(directory, "--dry-run").lines == [
+                "2 others ran: a dry run leaves out only operations with inputs, outputs or memoize", "0 operations would run, 0 are done",
+            ])
+    }
+
     @Test("--always-run runs what is done, and records it")
     func alwaysRun() throws {
         let directory = try directory()

@@ -92,6 +92,7 @@ typedef enum cio_output_kind {
     CIO_INHERIT,
     CIO_NULL,
     CIO_FILE,
+    CIO_APPEND,  // to a file
     CIO_PIPE,    // see cio_process_pipe
     CIO_STDOUT,  // for stderr: the same as stdout
     CIO_LABEL,   // whole lines go to our own output, each with the program's label before it; a line of more than 64 KB in pieces
@@ -99,7 +100,7 @@ typedef enum cio_output_kind {
 
 typedef struct cio_output {
     cio_output_kind kind;
-    const char *path;  // CIO_FILE: created or truncated; relative to the caller's directory
+    const char *path;  // CIO_FILE, created or truncated, and CIO_APPEND; relative to the caller's directory
 } cio_output;
 
 typedef enum cio_input_kind {

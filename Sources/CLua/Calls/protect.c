@@ -9,6 +9,7 @@
 #include "Calls/run_apart.h"
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/traceback_raising.h"
 #include "Libraries/environment_raising.h"
 #include "Limits/stop_raising.h"
 #include "Objects/object_raising.h"
@@ -60,7 +61,7 @@ static int describe_error(lua_State *L) {
     push_message(L, 1);
     lua_insert(L, 2);
     lua_settop(L, 2);
-    luaL_traceback(L, L, NULL, 1);
+    clua_push_traceback(L, L, 1);
     lua_createtable(L, 3, 0);
     for (int i = 1; i <= 3; i++) {
         lua_pushvalue(L, i);
@@ -255,7 +256,7 @@ int clua_raise_value(lua_State *L, int index, clua_failure *failure) {
 // MARK: apart from the running operation
 
 static int push_callers(lua_State *L) {
-    luaL_traceback(L, L, NULL, 1);
+    clua_push_traceback(L, L, 1);
     return 1;
 }
 

@@ -5,6 +5,7 @@
 
 #include "Calls/callback_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/traceback_raising.h"
 
 // The library functions that the script uses. The new state keeps them, because a body may change libraries before it calls the first of the
 // script's functions, and these outlive the body.
@@ -53,7 +54,7 @@ static void push_functions(lua_State *L) {
     const clua_script *script = &clua_state_of(L)->host->script;
     lua_createtable(L, 0, (int)(script->function_count + script->method_count));
     for (size_t i = 0; i < script->source_count; i++) {
-        if (luaL_loadbufferx(L, script->sources[i], strlen(script->sources[i]), "=opscript", "t") != LUA_OK) lua_error(L);
+        if (luaL_loadbufferx(L, script->sources[i], strlen(script->sources[i]), CLUA_SCRIPTED_CHUNK, "t") != LUA_OK) lua_error(L);
         clua_push_kept(L, CLUA_KEPT_SCRIPT_GLOBALS);
         lua_setupvalue(L, -2, 1);
         lua_pushvalue(L, -2);

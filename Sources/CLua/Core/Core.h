@@ -6,6 +6,7 @@
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
 #include "Core/tables_raising.h"
+#include "Core/traceback_raising.h"
 #include "host.h"
 #include "place.h"
 #include "state.h"

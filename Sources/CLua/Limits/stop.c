@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "Core/memory_raising.h"
+#include "Core/traceback_raising.h"
 #include "Limits/command_list.h"
 #include "Limits/count_raising.h"
 #include "Limits/stop_raising.h"
@@ -43,12 +44,12 @@ const char *clua_stop_words(int reason) {
     }
 }
 
-// Pushes the position of the innermost Lua function as a string.
+// Pushes the position of the innermost Lua function of the script as a string.
 static void push_position(lua_State *L) {
     lua_Debug activation;
     for (int level = 0; lua_getstack(L, level, &activation); level++) {
         lua_getinfo(L, "Sl", &activation);
-        if (activation.currentline > 0) {
+        if (activation.currentline > 0 && !clua_is_own_chunk(activation.source)) {
             lua_pushfstring(L, "%s:%d: ", activation.short_src, activation.currentline);
             return;
         }
@@ -70,7 +71,7 @@ static int describe(lua_State *L) {
     lua_pushfstring(stopped, "%s%s", lua_tostring(stopped, -1), clua_stop_words(stop->raised));
     stop->message = copy_top(stopped);
     lua_pop(stopped, 1);
-    luaL_traceback(L, stopped, NULL, 0);
+    clua_push_traceback(L, stopped, 0);
     stop->traceback = copy_top(L);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "Objects/collections_raising.h"
 #include "Objects/object_raising.h"
 #include "Objects/observer_raising.h"
+#include "Objects/unread_raising.h"
 #include "class.h"
 #include "object.h"
 #include "observer.h"

@@ -8,6 +8,7 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 #include "Objects/class_raising.h"
+#include "Objects/unread_raising.h"
 #include "Transfer/array_part_raising.h"
 #include "Transfer/frozen.h"
 #include "Transfer/parcel_path.h"
@@ -202,6 +203,7 @@ static void freeze_table(builder *b, place place, lua_Integer element, frozen_va
     if (clua_is_environment(L, -1)) refuse(b, place, element, "a global table", "freeze a table with what you need");
     if (make_named(b, value)) return;
     if (clua_class_handle(L, -1) != NULL) refuse(b, place, element, "a class", "send it by itself");
+    clua_show_status(L, -1);
     if (lua_getmetatable(L, -1)) {
         lua_pop(L, 1);
         refuse(b, place, element, "a table with a metatable", "freeze a table without one");

@@ -9,6 +9,7 @@
 #include "Libraries/modules_raising.h"
 #include "Libraries/private_tables_raising.h"
 #include "Objects/class_raising.h"
+#include "Objects/unread_raising.h"
 #include "Transfer/array_part_raising.h"
 #include "Transfer/encoder.h"
 #include "Transfer/frozen.h"
@@ -239,6 +240,7 @@ static void encode_table(encoder *e, int depth) {
     if (encode_by_name(e)) return;
     const clua_handle *class = clua_class_handle(L, -1);
     if (class != NULL) return encode_class(e, class);
+    clua_show_status(L, -1);
     pointer_entry *entry = encode_again(e, lua_topointer(L, -1));
     if (entry == NULL) return;
     if (depth < CLUA_INLINE_DEPTH) {

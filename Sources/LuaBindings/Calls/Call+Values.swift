@@ -27,6 +27,12 @@ extension Call {
             guard depth < Self.maximumDepth else {
                 throw .message("a table for the host is nested more than \(Self.maximumDepth) deep, or contains itself")
             }
+            if unsafe lua_getmetatable(lua, index) != 0 {
+                unsafe lua_settop(lua, -2)
+                do throws(Failure) {
+                    try unsafe state.attempt { lua, failure in unsafe clua_show_status_at(lua, index, &failure) }
+                } catch { throw CallError(error) }
+            }
             return .table(try fields(of: index, depth: depth))
         default:
             if let operation = operationIfAny(at: index) {

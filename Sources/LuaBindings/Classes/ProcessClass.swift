@@ -33,12 +33,18 @@ enum ProcessClass {
 
     // MARK: starting
 
-    /// `opscript.process { program, argument, …, option = }`.
+    /// `opscript.process { program, argument, …, option = }`. An argument may be an array of arguments.
     static func start(_ call: Call) throws(CallError) -> Answer {
         guard call.isTable(at: 1) else { throw call.expected("table { program, arguments... }", at: 1) }
         let options = try call.options(Option.self, besidesElements: true)
-        let arguments = try call.array(at: 1) { index, number throws(CallError) in
-            try call.argument(at: index, number == 1 ? "the program" : "argument \(number - 1) of the program")
+        var arguments: [[UInt8]] = []
+        _ = try call.array(at: 1) { index, _ throws(CallError) in
+            if arguments.isEmpty || !call.isTable(at: index) { return try append(index) }
+            _ = try call.array(at: index) { index, _ throws(CallError) in try append(index) }
+        }
+        func append(_ index: Int32) throws(CallError) {
+            let what = arguments.isEmpty ? "the program" : "argument \(arguments.count) of the program"
+            arguments.append(try call.argument(at: index, what))
         }
         guard let program = arguments.first, !program.isEmpty else { throw .argument(1, "the table does not name a program") }
         return try start(arguments, name: String(decoding: program, as: UTF8.self), options, call)
@@ -203,9 +209,27 @@ enum ProcessClass {
             texts.append(nil)
             return standard
         }
+        if call.isTable(at: index) { return try file(index, name, &texts, call) }
         var kinds = ["capture": CIO_CAPTURE, "inherit": CIO_INHERIT, "null": CIO_NULL, "pipe": CIO_PIPE]
         if name == "stderr" { kinds["stdout"] = CIO_STDOUT }
         return try destination(index, name, among: kinds, &texts, call) ?? CIO_FILE
+    }
+
+    /// Reads `{ path, append = true }`. Appends the path to `texts`.
+    private static func file(_ index: Int32, _ name: String, _ texts: inout CTexts, _ call: Call) throws(CallError) -> cio_output_kind {
+        var path: [UInt8]?, appends = false
+        try call.forEachField(of: index) { key, value throws(CallError) in
+            if call.integer(at: key) == 1 {
+                path = try call.argument(at: value, name)
+            } else if call.string(at: key) == "append" {
+                appends = try call.option("\(name).append") { () throws(CallError) in try call.boolean(at: value) }
+            } else {
+                throw .argument(1, "\(name) has a path and the field 'append', got the field '\(call.string(at: key) ?? call.typeName(at: key))'")
+            }
+        }
+        guard let path, !path.isEmpty else { throw .argument(1, "\(name) needs a path, as in \(name) = { \"file\", append = true }") }
+        texts.append(path)
+        return appends ? CIO_APPEND : CIO_FILE
     }
 
     /// The kind that an option names; nil for a file. Appends the file's path to `texts`, and nil otherwise.
@@ -258,11 +282,14 @@ enum ProcessClass {
         if process.isRunning { return .nil }
         // Cancelling an operation also ends the process that it has started, which then has a result.
         let isOwn = process.belongs(to: state.currentOperation)
-        process.markKnown()
+        let errorMessage = process.errorMessage
+        // The status of a failed program is news until code reads it from the result.
+        let isNews = !isRun && errorMessage == nil && process.result?.status != 0
+        if !isNews { process.markKnown() }
         // The body of a cancelled operation ends without a failure, since the operation has ended its program.
         if isOwn, isRun, state.currentOperation?.isCancelled ?? false { throw .stop(.interrupted) }
-        if let errorMessage = process.errorMessage { throw .message(errorMessage) }
-        return try unsafe call.push { unsafe process.withResult($0) }
+        if let errorMessage { throw .message(errorMessage) }
+        return try unsafe call.push(isNews: isNews) { unsafe process.withResult($0) }
     }
 
     // MARK: properties
@@ -320,13 +347,14 @@ extension Call {
         return number
     }
 
-    /// Pushes the value that `give` passes to its argument.
-    fileprivate func push(_ give: ((UnsafePointer<clua_item>) -> Void) -> Void) throws(CallError) -> Answer {
+    /// Pushes the value that `give` passes to its argument. The result of the process at index 1 is news if code that reads its status must be told from
+    /// code that does not.
+    fileprivate func push(isNews: Bool = false, _ give: ((UnsafePointer<clua_item>) -> Void) -> Void) throws(CallError) -> Answer {
         do throws(Failure) {
             try unsafe state.attempt { lua, failure in
                 var status = LUA_OK
                 unsafe give { item in status = unsafe clua_push_items(lua, item, 1, &failure) }
-                return status
+                return unsafe status == LUA_OK && isNews ? clua_make_unread(lua, 1, &failure) : status
             }
         } catch { throw CallError(error) }
         return .values(1)

@@ -38,9 +38,11 @@ extension ScriptedFunctions {
         -- The words of a command in a message.
         local function shown(command)
           local words = {}
-          for i, word in ipairs(command) do
-            word = tostring(word)
-            words[i] = (word == "" or find(word, "[^%w_./:=@%%+,-]")) and quote(word) or word
+          for _, word in ipairs(command) do
+            for _, word in ipairs(type(word) == "table" and word or { word }) do
+              word = tostring(word)
+              words[#words + 1] = (word == "" or find(word, "[^%w_./:=@%%+,-]")) and quote(word) or word
+            end
           end
           local text = concat(words, " ")
           return #text > 200 and sub(text, 1, 200) .. "…" or text

@@ -192,7 +192,7 @@ final class ChildProcess: @unchecked Sendable {
         let failure = mutable.withLock { mutable in
             if !mutable.isKnown {
                 let lastLine = unsafe Self.lastLine(of: output(1, of: cio_process_result(pointer)))
-                mutable.failure = FailedProgram("'\(name)' \(summary), and no code has waited for it\(lastLine)")
+                mutable.failure = FailedProgram("'\(name)' \(summary), and no code has looked at its result\(lastLine)")
             }
             return mutable.failure
         }

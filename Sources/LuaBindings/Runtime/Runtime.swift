@@ -115,7 +115,7 @@ public final class Runtime: Sendable {
         public let unreadFailures: [OperationFailure]
         /// One sentence for each operation that can never run or finish.
         public let stuckOperations: [String]
-        /// One sentence for each program of scripts that has failed, if no code has waited for it or has set `onExit`.
+        /// One sentence for each program of scripts that has failed, if no code has read its status or has set `onExit`.
         public let failedPrograms: [String]
         /// The number of callbacks that raised an error. Each error was reported on stderr when it occurred.
         public let callbackErrorCount: Int
@@ -422,7 +422,7 @@ public final class Runtime: Sendable {
     /// The failures that no script and no host has read, oldest first. Each is returned only once.
     public func takeUnreadFailures() -> [OperationFailure] { core.takeUnreadFailures() }
 
-    /// A sentence for each failed program for which no code has waited; see `Ending.failedPrograms`. Each is returned only once.
+    /// A sentence for each failed program whose status no code has read; see `Ending.failedPrograms`. Each is returned only once.
     public func takeFailedPrograms() -> [String] { core.takeFailedPrograms() }
 
     /// Makes the next SIGINT of the process raise the error `interrupted!` in the code of the main state, or end its wait. Another SIGINT
@@ -452,6 +452,9 @@ public final class Runtime: Sendable {
 
     /// The number of operations that have been added to queues and have not finished.
     public var unfinishedOperationCount: Int { engine.unfinishedOperationCount }
+
+    /// The number of operations that were cancelled so far because a dependency did not succeed.
+    package var droppedOperationCount: Int { engine.droppedCount }
 
     /// Cancels the operations in all queues of this runtime, except barriers. O(n).
     public func cancelAllOperations() { engine.cancelAllOperations() }

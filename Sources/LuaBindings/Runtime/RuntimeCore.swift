@@ -314,7 +314,7 @@ final class RuntimeCore: @unchecked Sendable {
     /// The unread failures, oldest first. Removes all failures.
     func takeUnreadFailures() -> [OperationFailure] { failures.withLock { $0.take() } }
 
-    /// A sentence for each program that has failed and for which no code has waited, oldest first. Removes them.
+    /// A sentence for each program that has failed and whose result no code has looked at, oldest first. Removes them.
     func takeFailedPrograms() -> [String] { failedPrograms.withLock { $0.take() }.map(\.sentence) }
 
     // MARK: exit

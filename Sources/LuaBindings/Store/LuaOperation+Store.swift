@@ -44,6 +44,11 @@ extension LuaOperation {
                 step.beginning = beginning
             }
             work = try step.plan(for: self, in: store)
+            if let (path, maker) = work.unmadeInput {
+                throw Failure(
+                    message: "\(displayName) did not run: '\(maker)' makes its input '\(path)', and has not. A step must depend on those that make its "
+                        + "inputs (addDependency, dependencies); with dependencyPolicy = \"succeeded\" it is cancelled if they fail")
+            }
         } catch {
             finish(with: OperationFailure(error, of: self))
             return nil

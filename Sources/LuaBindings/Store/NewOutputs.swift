@@ -8,7 +8,7 @@ struct NewOutputs: Sendable {
     /// In the order of asking, which is the order of renaming.
     private(set) var files: [(path: String, temporary: String)] = []
 
-    /// The temporary name for `path`. The body gets one name for a path, however often it asks.
+    /// The temporary name for `path`, whose folder this makes. The body gets one name for a path, however often it asks.
     mutating func temporaryName(for path: String) -> String {
         if let known = files.first(where: { $0.path == path }) { return known.temporary }
         let temporary = TemporaryName.make(for: path)

@@ -132,6 +132,7 @@ extension Operation {
             return outcome != .succeeded
         }
         let name = culprit?.label ?? "an operation"
+        queue?.engine.dropped.wrappingAdd(1, ordering: .relaxed)
         fail(with: OperationError.dependencyNotSucceeded(operation: label, dependency: name), outcome: .cancelled)
         cancel()
         // An override of `cancel` did not call `super`.

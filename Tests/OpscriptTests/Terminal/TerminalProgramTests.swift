@@ -109,6 +109,15 @@ struct TerminalProgramTests {
         try terminal.expectShell(status: 0)
     }
 
+    @Test("sudo -n, which has a terminal of its own made, needs none and fails with its own message")
+    func sudo() throws {
+        // The user `nobody` may not use sudo.
+        let refused = geteuid() == 0 ? "'sudo', '-n', '-u', 'nobody', 'sudo', '-n', 'true'" : "'sudo', '-n', '-k', 'true'"
+        let terminal = try Self.start("print(select(2, pcall(opscript.run, { \(refused) })))")
+        try terminal.expect { $0.contains { $0.hasSuffix("exit status 1: sudo: a password is required") } }
+        try terminal.expectShell(status: 0)
+    }
+
     @Test("A program that another signal has stopped is left alone")
     func leftAlone() throws {
         let terminal = try Self.start(

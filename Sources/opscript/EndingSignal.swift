@@ -1,0 +1,28 @@
+import Glibc
+import Synchronization
+
+/// The signal that ends the process, after `exit` has done everything else.
+///
+/// A shell continues a loop, and make its other targets, if a command handles Ctrl-C and then exits with a status. Both end if the signal has ended
+/// the command.
+enum EndingSignal {
+    private static let number = Atomic<Int32>(0)
+
+    /// Call this before functions that register with `atexit`, because `exit` calls the last registered function first.
+    static func prepare() { atexit { EndingSignal.raise() } }
+
+    /// Makes `exit` end the process with this signal instead of a status.
+    static func set(_ signal: Int32) { number.store(signal, ordering: .relaxed) }
+
+    private static func raise() {
+        let signal = number.load(ordering: .relaxed)
+        if signal == 0 { return }
+        fflush(nil)
+        Glibc.signal(signal, SIG_DFL)
+        var signals = sigset_t()
+        unsafe sigemptyset(&signals)
+        unsafe sigaddset(&signals, signal)
+        unsafe pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+        kill(getpid(), signal)
+    }
+}
