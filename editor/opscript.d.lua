@@ -85,11 +85,27 @@ function opscript.captures(f) end
 function opscript.workerCount() end
 
 ---Waits until one of the operations has finished. Returns the first finished one of the list; nil if the time ran out, or if the waiting
----operation was cancelled.
+---operation was cancelled. With another outcome, waits until one has ended so, or all have finished.
 ---@param operations opscript.Operation[]
 ---@param timeout? number seconds
+---@param outcome? "finished"|"succeeded"|"failed"
 ---@return opscript.Operation?
-function opscript.waitForAny(operations, timeout) end
+function opscript.waitForAny(operations, timeout, outcome) end
+
+---Waits for all. Returns the first result of each under its key. If one fails, cancels the others and raises its error.
+---@param operations table<any, opscript.Operation>
+---@return table<any, any>
+function opscript.all(operations) end
+
+---Waits for the first that succeeds, and cancels the others.
+---@param operations table<any, opscript.Operation>
+---@return any ... # its results
+function opscript.race(operations) end
+
+---Waits for all. Returns the end of each under its key.
+---@param operations table<any, opscript.Operation>
+---@return table<any, { status: "succeeded"|"failed"|"cancelled", result: any, results: table?, error: opscript.Error? }>
+function opscript.settle(operations) end
 
 ---The lines of a file, one at a time, without their ends. The file is closed after the last one, or when the loop is left.
 ---@param path string
@@ -236,6 +252,11 @@ function Operation:addDependency(op) end
 
 ---@param op opscript.Operation
 function Operation:removeDependency(op) end
+
+---Waits until the operation has finished, and returns its results. Raises its error again if it has failed.
+---@param timeout? number seconds
+---@return any ...
+function Operation:get(timeout) end
 
 ---Waits until the operation has finished. Meanwhile runs callbacks and operations of the main queue.
 ---@param timeout? number seconds
@@ -386,6 +407,12 @@ function OperationQueue.new(options) end
 ---@return opscript.Operation
 function OperationQueue:addOperation(op, ...) end
 
+---Adds an operation with this function, waits for it, and returns its results. Raises its error again if it fails.
+---@param main fun(...: any): ...
+---@param ... any arguments
+---@return any ...
+function OperationQueue:run(main, ...) end
+
 ---@param list opscript.Operation[]
 ---@param wait? boolean
 function OperationQueue:addOperations(list, wait) end
@@ -531,7 +558,7 @@ function Channel:tryReceive() end
 function Channel:close() end
 
 ---@class opscript.ProcessOptions
----@field [integer] string|number the program, and its arguments
+---@field [integer] string|number|(string|number)[] the program, and its arguments
 ---@field cwd? string
 ---@field env? table<string, string>
 ---@field input? string

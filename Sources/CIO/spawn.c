@@ -100,7 +100,8 @@ static bool open_all(const cio_program *program, child *child, opened *opened, c
         case CIO_FILE:
         case CIO_APPEND:
             error->path = output->path;
-            if (i == 1 && program->outputs[0].kind == output->kind && strcmp(output->path, program->outputs[0].path) == 0)
+            // One position for both; stdout decides whether it is added to.
+            if (i == 1 && program->outputs[0].path != NULL && strcmp(output->path, program->outputs[0].path) == 0)
                 *descriptor = fcntl(opened->standard[1], F_DUPFD_CLOEXEC, 3);
             else
                 *descriptor = open_file(output->path, O_WRONLY | O_CREAT | (output->kind == CIO_APPEND ? O_APPEND : O_TRUNC));

@@ -2,7 +2,7 @@ import Synchronization
 
 /// A thread of `startThread` that ends on its own and that other threads may wait for.
 ///
-/// The system does not keep the thread for `pthread_join`. A kept thread that nobody joins would remain in the lists of sanitizers, which confuse it with a
+/// The system does not keep the thread for `pthread_join`. A kept thread that no thread joins would remain in the lists of sanitizers, which confuse it with a
 /// later thread that gets its number.
 public final class JoinableThread: Sendable {
     private let hasEnded = Atomic<UInt32>(0)

@@ -137,10 +137,20 @@ public final class Store: Sendable {
 
 /// The owners of outputs.
 final class Claims: Sendable {
+    enum Progress {
+        /// The owner has not made the output yet.
+        case pending
+        /// The owner has made the output in this run, or has found that it need not.
+        case made
+        /// The owner has ended without making the output.
+        case failed
+    }
+
     private struct Claim {
         let owner: String
-        /// Whether the owner has made the output in this run, or has found that it need not.
-        var isMade = false
+        var progress = Progress.pending
+        /// Whether all steps have ended since, so that another step may have the output.
+        var isOver = false
     }
 
     private let claims = SlowGuarded<[String: Claim]>([:])
@@ -159,35 +169,52 @@ final class Claims: Sendable {
     }
 
     private static func check(_ output: String, for name: String, in claims: [String: Claim]) throws(StoreError) {
-        if let other = claims[output]?.owner { throw .outputIsClaimed(output: output, by: other, and: name) }
+        if let other = claims[output], !other.isOver { throw .outputIsClaimed(output: output, by: other.owner, and: name) }
     }
 
-    /// Records whether the outputs of a step and its depfile are those of this run.
-    func setOutputs(of step: ResolvedStep, areMade: Bool) {
+    /// Records how far the outputs of a step and its depfile are.
+    func set(_ progress: Progress, outputsOf step: ResolvedStep) {
         if step.outputs.isEmpty && step.depfile == nil { return }
         claims.withLock { claims in
-            for output in step.outputs { claims[output]?.isMade = areMade }
-            if let depfile = step.depfile { claims[depfile]?.isMade = areMade }
+            for output in step.outputs { claims[output]?.progress = progress }
+            if let depfile = step.depfile { claims[depfile]?.progress = progress }
         }
     }
 
-    /// The first of the inputs that its owner has not made, as its index, and the owner.
-    func firstUnmade(of inputs: [String]) -> (index: Int, owner: String)? {
+    /// Ends the claims of a step that were not made.
+    func giveUp(outputsOf step: ResolvedStep) {
+        if step.outputs.isEmpty && step.depfile == nil { return }
+        claims.withLock { claims in
+            for output in step.outputs + (step.depfile.map { [$0] } ?? []) where claims[output]?.progress == .pending {
+                claims[output]?.progress = .failed
+            }
+        }
+    }
+
+    /// The first of the inputs that its owner has not made, as its index, and the owner. An optional input may lack because its owner has failed.
+    func firstUnmade(of inputs: [String], isOptional: (Int) -> Bool) -> (index: Int, owner: String)? {
         claims.withLock { claims in
             if claims.isEmpty { return nil }
             for (index, input) in inputs.enumerated() {
-                if let claim = claims[input], !claim.isMade { return (index, claim.owner) }
+                guard let claim = claims[input], claim.progress != .made else { continue }
+                if claim.progress == .pending || !isOptional(index) { return (index, claim.owner) }
             }
             return nil
         }
     }
 
-    /// Ends a step. When no planned step is left, all claims end: the next step begins another run, such as one after a change of a file.
+    /// Ends a step. When no planned step is left, all claims end: the next step begins another run, such as one after a change of a file. The outputs of
+    /// failed steps stay known, until other steps claim them.
     ///
     /// - Returns: whether no planned step is left.
     func end() -> Bool {
         guard unfinished.wrappingSubtract(1, ordering: .relaxed).newValue == 0 else { return false }
-        claims.withLock { claims in if unfinished.load(ordering: .relaxed) == 0 { claims = [:] } }
+        claims.withLock { claims in
+            if unfinished.load(ordering: .relaxed) == 0 {
+                claims = claims.filter { $0.value.progress == .failed }
+                for output in claims.keys { claims[output]?.isOver = true }
+            }
+        }
         return true
     }
 }

@@ -61,11 +61,11 @@ public final class Work: Sendable {
         let found = store.configuration.runsAlways ? .miss(Reason([.runsAlways])) : store.find(resolved, key, components)
         switch found {
         case .hit:
-            store.claims.setOutputs(of: resolved, areMade: true)
+            store.claims.set(.made, outputsOf: resolved)
             store.hitCount.wrappingAdd(1, ordering: .relaxed)
         case .miss:
             store.missCount.wrappingAdd(1, ordering: .relaxed)
-            store.claims.setOutputs(of: resolved, areMade: store.configuration.isDryRun)
+            store.claims.set(store.configuration.isDryRun ? .made : .pending, outputsOf: resolved)
             if store.configuration.isDryRun { store.wouldMake(resolved.outputs) }
         }
         return found
@@ -74,7 +74,8 @@ public final class Work: Sendable {
     /// An input that another step makes, and has not made: the step runs too early, or the other one has failed. Nil if each input is the final one of
     /// this run. Matches of patterns are not looked at.
     public var unmadeInput: (path: String, maker: String)? {
-        store.claims.firstUnmade(of: resolved.inputs).map { (step.inputs[$0.index], $0.owner) }
+        store.claims.firstUnmade(of: resolved.inputs, isOptional: { step.optionalInputs.contains(step.inputs[$0]) })
+            .map { (step.inputs[$0.index], $0.owner) }
     }
 
     /// The files that the body may read and those that it should make, the depfile included, as absolute paths. Expands patterns now. An
@@ -128,15 +129,17 @@ public final class Work: Sendable {
         guard lockOutputs(isStopped) else { return .stopped }
         if !resolved.outputs.isEmpty, unlessDone, !store.configuration.runsAlways, let hit = store.hit(resolved, state.withLock(\.key)) {
             unlockOutputs()
-            store.claims.setOutputs(of: resolved, areMade: true)
+            store.claims.set(.made, outputsOf: resolved)
             return .done(hit)
         }
         if let depfile = resolved.depfile { store.files.remove(depfile) }
-        for output in resolved.outputs where output.contains("/") { Paths.makeFolder(Paths.parent(of: store.paths.absolute(recorded: output))) }
+        for output in resolved.outputs where output.contains("/") {
+            Paths.makeFolder(Paths.parent(of: store.paths.absolute(recorded: output)))
+        }
         let start = Start(resolved, store.files)
         state.withLock { $0.start = start }
         store.database.bodyBegins()
-        store.claims.setOutputs(of: resolved, areMade: false)
+        store.claims.set(.pending, outputsOf: resolved)
         return .begun
     }
 
@@ -145,7 +148,7 @@ public final class Work: Sendable {
         let (start, key, components) = state.withLock { state in (state.start.take(), state.key, state.components) }
         guard let start else { fatalError("opscript bug: work that has not begun has finished") }
         store.database.bodyEnds()
-        store.claims.setOutputs(of: resolved, areMade: true)
+        store.claims.set(.made, outputsOf: resolved)
         defer { unlockOutputs() }
         do throws(NotRecorded) {
             let files = try start.examine(resolved, store)
@@ -164,6 +167,7 @@ public final class Work: Sendable {
     public func fail() {
         guard let start = state.withLock({ $0.start.take() }) else { return }
         store.database.bodyEnds()
+        store.claims.set(step.keepsOutputsOnFailure ? .made : .failed, outputsOf: resolved)
         if !step.keepsOutputsOnFailure {
             for output in resolved.outputs where !start.hasUnchanged(output, store.files) { store.files.remove(output) }
             if let depfile = resolved.depfile { store.files.remove(depfile) }
@@ -178,7 +182,10 @@ public final class Work: Sendable {
             defer { state.hasEnded = true }
             return !state.hasEnded
         }
-        if isFirst, store.claims.end() { store.database.endReading() }
+        if isFirst {
+            store.claims.giveUp(outputsOf: resolved)
+            if store.claims.end() { store.database.endReading() }
+        }
     }
 
     // MARK: Other processes

@@ -9,8 +9,13 @@ package struct ErrorReport {
     /// The text that was typed at the prompt, if it has caused the error.
     private let source: String?
     private let files: SourceFiles
+    /// The failure of the operation whose error the script has raised again with `get`.
+    private var origin: OperationFailure?
 
-    package init(_ error: LuaError, source: String? = nil) { self.init(message: error.message, traceback: error.traceback, source: source) }
+    package init(_ error: LuaError, source: String? = nil) {
+        self.init(message: error.message, traceback: error.traceback, source: source)
+        origin = error.underlyingError as? OperationFailure
+    }
 
     /// - Parameter traceback: the lines of Lua's traceback, or an empty text.
     package init(message: String, traceback: String, source: String? = nil, files: SourceFiles = SourceFiles()) {
@@ -30,7 +35,12 @@ package struct ErrorReport {
     }
 
     /// The lines of the report.
-    package var lines: [String] { [message] + excerpt + traceback }
+    package var lines: [String] { [message] + excerpt + traceback + tracebackOfOrigin }
+
+    private var tracebackOfOrigin: [String] {
+        guard let origin, !origin.traceback.isEmpty else { return [] }
+        return ["in \(origin.operationDescription):"] + ErrorReport(message: "", traceback: origin.traceback).traceback.dropFirst()
+    }
 
     /// The report, with a newline at the end.
     package var text: String { lines.joined(separator: "\n") + "\n" }

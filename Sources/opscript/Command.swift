@@ -43,7 +43,7 @@ struct Command {
             runtime.whenScriptExits { [unowned runtime] operation in scriptExits(runtime, in: operation) }
             recording?.begin(in: runtime)
             defer { recording?.finish() }
-            defer { messages.finish(finishedCount: runtime.monitor.counts().finished) }
+            defer { messages.finish(plainOperationCount: runtime.plainOperationCount) }
             // Operations that are still running after an error or a signal get a moment to end.
             defer { runtime.close(deadline: .seconds(2)) }
             if let seconds = options.limits.timeout { runtime.requestExit(Self.timeoutStatus, after: seconds) }
@@ -193,7 +193,7 @@ struct Command {
         for sentence in ending.stuckOperations + ending.failedPrograms { report(sentence) }
         let failed = ending.unreadFailures.count
         let dropped = runtime.droppedOperationCount
-        let consequence = dropped > 0 ? ", so \(dropped) that depend\(dropped == 1 ? "s" : "") on \(failed == 1 ? "it" : "them") did not run" : ""
+        let consequence = dropped > 0 ? "; \(dropped) did not run because of their dependencies" : ""
         if failed > 0 { report("\(failed) operation\(failed == 1 ? "" : "s") failed\(consequence)") }
         let isClean =
             ending.unreadFailures.isEmpty && ending.stuckOperations.isEmpty && ending.failedPrograms.isEmpty

@@ -1,7 +1,8 @@
 import Glibc
+import OpPlatform
 import Synchronization
 
-/// The signal that ends the process, after `exit` has done everything else.
+/// The signal that ends the process, after `exit` has called the other functions. If output could not be written, the process ends with status 1 before.
 ///
 /// A shell continues a loop, and make its other targets, if a command handles Ctrl-C and then exits with a status. Both end if the signal has ended
 /// the command.
@@ -17,7 +18,9 @@ enum EndingSignal {
     private static func raise() {
         let signal = number.load(ordering: .relaxed)
         if signal == 0 { return }
-        fflush(nil)
+        // A thread that waits for input has the lock of its stream, perhaps for ever.
+        let flushing = JoinableThread()
+        if tryStartThread(as: flushing, { fflush(nil) }) { flushing.join(until: .now + .seconds(1)) }
         Glibc.signal(signal, SIG_DFL)
         var signals = sigset_t()
         unsafe sigemptyset(&signals)

@@ -31,13 +31,15 @@ final class StoreMessages: Sendable {
         }
     }
 
-    /// Says how many operations a dry run has met. The others of the finished ones have run, since a script may need what they return.
-    func finish(finishedCount: Int) {
+    /// Says how many operations a dry run has met.
+    ///
+    /// - Parameter plainOperationCount: The number of operations that ask no store. They run, because a script may need their results.
+    func finish(plainOperationCount: Int) {
         if !isDryRun { return }
         let count = wouldRun.load(ordering: .relaxed), done = isDone.load(ordering: .relaxed)
-        let others = finishedCount - count - done
-        if others > 0 {
-            Message.output("\(others) other\(others == 1 ? "" : "s") ran: a dry run leaves out only operations with inputs, outputs or memoize\n")
+        if plainOperationCount > 0 {
+            let operations = "\(plainOperationCount) operation\(plainOperationCount == 1 ? "" : "s")"
+            Message.output("\(operations) without inputs, outputs and memoize \(plainOperationCount == 1 ? "was" : "were") not left out\n")
         }
         Message.output("\(count) operation\(count == 1 ? "" : "s") would run, \(done) \(done == 1 ? "is" : "are") done\n")
     }

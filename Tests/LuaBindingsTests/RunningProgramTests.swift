@@ -164,7 +164,7 @@ import Testing
             local text = opscript.run { 'cat', file }
             opscript.run { 'rm', '-r', folder }
             local errors = {}
-            for _, output in ipairs { {}, { '' }, { file, append = 1 }, { file, appends = true }, { {} } } do
+            for _, output in ipairs { {}, { '' }, { file, appends = true }, { {} } } do
               errors[#errors + 1] = select(2, pcall(opscript.run, { 'true', stdout = output })):match '%((.*)%)$'
             end
             errors[#errors + 1] = select(2, pcall(opscript.run, { 'true', { {} } })):match '%((.*)%)$'
@@ -176,7 +176,7 @@ import Testing
                 "a b c d 5 e\nout\nerr\nlast", "false x 'y z': exit status 1: it wrote nothing to stderr",
                 .string(
                     "stdout needs a path, as in stdout = { \"file\", append = true }; stdout needs a path, as in stdout = { \"file\", append = true }; "
-                        + "stdout.append: boolean expected, got number; stdout has a path and the field 'append', got the field 'appends'; "
+                        + "stdout has a path and the field 'append', got the field 'appends'; "
                         + "stdout must be a string or an integer, got a table; argument 1 of the program must be a string or an integer, got a table; "
                         + "the program must be a string or an integer, got a table"),
             ])
@@ -194,7 +194,7 @@ import Testing
             table.sort(texts)
             local queue = opscript.OperationQueue.new()
             local sent = queue:addOperation(function() return failed(4), opscript.sh "kill -KILL $$":wait() end)
-            local received = queue:addOperation(function(result) return result.status end, failed(5))
+            local received = queue:addOperation(function(_, result) return result.status end, failed(5))
             sent:waitUntilFinished()
             local returned, killed = table.unpack(sent.results)
             local seen = failed(7)

@@ -54,7 +54,7 @@ struct FailureReportTests {
             third:addDependency(second)
             queue:addOperations { first, second, third }
             """)
-        #expect(text.hasSuffix("opscript: 1 operation failed, so 2 that depend on it did not run\n"), "\(text)")
+        #expect(text.hasSuffix("opscript: 1 operation failed; 2 did not run because of their dependencies\n"), "\(text)")
     }
 
     @Test("Failures of different kinds or at different places are not alike")

@@ -5,7 +5,7 @@ import Testing
     private static let script = #"""
         local Operation = opscript.Operation
         local queue = opscript.OperationQueue.new { name = "q", maxConcurrentOperationCount = 1 }
-        local a = Operation.new { name = "a\27[2J", main = function() opscript.sh("exit 3"):wait() end }
+        local a = Operation.new { name = "a\27[2J", main = function() return opscript.sh("exit 3"):wait().status end }
         local b = Operation.new { name = "b", dependencies = { a }, main = function() error("no such thing") end }
         local c = Operation.new { name = "c", dependencies = { b }, main = function() end }
         c:cancel()

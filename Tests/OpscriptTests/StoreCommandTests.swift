@@ -88,7 +88,7 @@ struct StoreCommandTests {
         try directory.write("for i = 1, 2 do opscript.OperationQueue.new():addOperation(function() end) end", to: "copy.lua")
         #expect(
             try run(directory, "--dry-run").lines == [
-                "2 others ran: a dry run leaves out only operations with inputs, outputs or memoize", "0 operations would run, 0 are done",
+                "2 operations without inputs, outputs and memoize were not left out", "0 operations would run, 0 are done",
             ])
     }
 

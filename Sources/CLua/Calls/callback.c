@@ -7,6 +7,7 @@
 #include "Calls/callback_raising.h"
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
+#include "Core/traceback_raising.h"
 #include "Limits/stop_raising.h"
 #include "Objects/class_raising.h"
 #include "Objects/object_raising.h"
@@ -118,8 +119,16 @@ static int push_owned(lua_State *L) {
         break;
     case CLUA_REPLY_PARCEL:
         lua_settop(L, 0);
-        push_parcel(L, reply->parcel);
+        push_all_results(L, reply);
         return lua_gettop(L);
+    case CLUA_REPLY_RAISE:
+        if (reply->parcel == NULL) {
+            lua_pushlstring(L, reply->bytes, reply->byte_count);
+        } else {
+            push_parcel(L, reply->parcel);
+            lua_settop(L, 2);
+        }
+        break;
     case CLUA_REPLY_RESULTS: push_results(L, reply); break;
     case CLUA_REPLY_CLASS: {
         lua_pushlstring(L, reply->bytes, reply->byte_count);
@@ -246,9 +255,10 @@ int clua_answer(lua_State *L, clua_reply *reply) {
         answer_owned(L, reply);
         return luaL_argerror(L, (int)reply->integer, lua_tostring(L, -1));
     }
+    case CLUA_REPLY_RAISE: answer_owned(L, reply); return lua_error(L);
     case CLUA_REPLY_ERROR:
         answer_owned(L, reply);
-        luaL_where(L, 1);
+        clua_push_where(L);
         lua_insert(L, -2);
         lua_concat(L, 2);
         return lua_error(L);

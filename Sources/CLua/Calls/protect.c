@@ -13,6 +13,7 @@
 #include "Libraries/environment_raising.h"
 #include "Limits/stop_raising.h"
 #include "Objects/object_raising.h"
+#include "Objects/unread_raising.h"
 #include "state.h"
 #include "values.h"
 
@@ -249,6 +250,28 @@ int clua_raise_value(lua_State *L, int index, clua_failure *failure) {
     index = lua_absindex(L, index);
     if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
     lua_pushcfunction(L, lua_error);
+    lua_pushvalue(L, index);
+    return clua_call(L, 1, 0, failure);
+}
+
+// MARK: results of programs
+
+int clua_make_unread(lua_State *L, int process, clua_failure *failure) {
+    lua_pushcfunction(L, clua_make_unread_here);
+    lua_insert(L, -2);
+    lua_pushvalue(L, process);
+    return clua_call(L, 2, 1, failure);
+}
+
+// Stack: the result.
+static int show_status(lua_State *L) {
+    clua_show_status(L, 1);
+    return 0;
+}
+
+int clua_show_status_at(lua_State *L, int index, clua_failure *failure) {
+    index = lua_absindex(L, index);
+    lua_pushcfunction(L, show_status);
     lua_pushvalue(L, index);
     return clua_call(L, 1, 0, failure);
 }

@@ -83,10 +83,10 @@ static int call_scripted(lua_State *L) {
     return return_all(L, LUA_OK, 0);
 }
 
-// Gives the table on top the functions with these names.
-static void set_functions(lua_State *L, const clua_member *functions, size_t count) {
+// Gives the table on top the functions with these names. The script has them under the names with `prefix`.
+static void set_functions(lua_State *L, const char *prefix, const clua_member *functions, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        lua_pushstring(L, functions[i].name);
+        lua_pushfstring(L, "%s%s", prefix, functions[i].name);
         lua_pushcclosure(L, call_scripted, 1);
         lua_setfield(L, -2, functions[i].name);
     }
@@ -94,12 +94,12 @@ static void set_functions(lua_State *L, const clua_member *functions, size_t cou
 
 void clua_open_methods_of_script(lua_State *L, int kind) {
     const clua_script *script = &clua_state_of(L)->host->script;
-    if (kind != 0 && kind == script->kind) set_functions(L, script->methods, script->method_count);
+    if (kind != 0 && kind == script->kind) set_functions(L, "queue:", script->methods, script->method_count);
 }
 
 void clua_open_script(lua_State *L) {
     const clua_script *script = &clua_state_of(L)->host->script;
     if (script->source_count == 0) return;
-    set_functions(L, script->functions, script->function_count);
+    set_functions(L, "", script->functions, script->function_count);
     keep_globals(L, lua_gettop(L));
 }

@@ -5,6 +5,18 @@
 
 bool clua_is_own_chunk(const char *source) { return strcmp(source, CLUA_SCRIPTED_CHUNK) == 0; }
 
+void clua_push_where(lua_State *L) {
+    lua_Debug caller;
+    int level = 1;
+    if (lua_getstack(L, level, &caller) && lua_getinfo(L, "S", &caller) && clua_is_own_chunk(caller.source)) {
+        while (lua_getstack(L, level + 1, &caller) && lua_getinfo(L, "S", &caller)
+               && (clua_is_own_chunk(caller.source) || *caller.what == 'C'))
+            level++;
+        level++;
+    }
+    luaL_where(L, level);
+}
+
 void clua_push_traceback(lua_State *L, lua_State *of, int level) {
     static const char own[] = "\n\t[opscript]:";
     luaL_traceback(L, of, NULL, level);

@@ -14,4 +14,7 @@ bool clua_is_own_chunk(const char *source);
 /// As luaL_traceback without a message, but leaves out our own functions, because their lines tell scripts nothing.
 void clua_push_traceback(lua_State *L, lua_State *of, int level);
 
+/// As luaL_where for the caller. If the caller is one of our own functions, the position is that of the script which has called it.
+void clua_push_where(lua_State *L);
+
 #endif

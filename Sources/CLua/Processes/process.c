@@ -158,6 +158,7 @@ static bool is_complete(const clua_reply *reply) {
     case CLUA_REPLY_LINES:
     case CLUA_REPLY_CLASS: return false;
     case CLUA_REPLY_HANDLE: return reply->body_first == 0 && reply->completion_index == 0;
+    case CLUA_REPLY_PARCEL:
     case CLUA_REPLY_RESULTS: return reply->parcel != NULL;
     default: return true;
     }

@@ -362,6 +362,7 @@ static int freeze_all(lua_State *L) {
     bool found;
     lua_pushvalue(L, VALUE);
     if (clua_is_environment(L, -1)) luaL_error(L, "cannot freeze argument 1 (a global table); freeze a table with what you need");
+    clua_show_status(L, -1);
     if (lua_getmetatable(L, -1)) luaL_error(L, "cannot freeze argument 1 (a table with a metatable); freeze a table without one");
     make_table(b, meet(b, lua_topointer(L, -1), &found), &root);
     lua_settop(L, ANCHORS);

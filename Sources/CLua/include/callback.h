@@ -22,7 +22,7 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_STRING,          // bytes
     CLUA_REPLY_HANDLE,          // `reference`
     CLUA_REPLY_HANDLES,         // an array of handles, from `references`
-    CLUA_REPLY_PARCEL,          // the values in `parcel`
+    CLUA_REPLY_PARCEL,          // the values in `parcel`, or the first one of each of `parcels`
     CLUA_REPLY_CLASS,           // a new script class: references[0], named `bytes`, a subclass of the class at stack index 1
     CLUA_REPLY_CLASS_FIELD,     // the field of the class of the operation at stack index 1, with the key at index 2
     CLUA_REPLY_RESULTS,         // as PARCEL, decoded once into the handle at index 1: the first value (integer 1) or a table of all;
@@ -38,6 +38,7 @@ typedef enum clua_reply_kind {
     CLUA_REPLY_READ,            // the parts of `stream` that the formats at stack index 2 and above ask for
     CLUA_REPLY_LINES,           // a function that reads so with each call
     CLUA_REPLY_ERROR,           // raises `bytes`, prefixed with the caller's position
+    CLUA_REPLY_RAISE,           // raises the value in `parcel`, or `bytes` as they are
     CLUA_REPLY_ARGUMENT_ERROR,  // raises `bytes` as an error in argument `integer`
     CLUA_REPLY_STOP,            // stops the running body, for the clua_stop_reason `integer`
     CLUA_REPLY_NO_MEMORY        // raises the out-of-memory error

@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "protect.h"
 #include "state.h"
 
 /// The contents of a handle.
@@ -79,12 +78,5 @@ clua_handle *clua_to_deferred_handle(lua_State *L, int index);
 
 /// Undoes one clua_pin. Never raises.
 void clua_unpin(lua_State *L, void *object);
-
-/// Makes the result of a failed program, on top, show its `status` and `signal` only to code that looks at them. The object of the process is at `process`.
-/// When code looks, the result calls the object's method `wait` with nil and true.
-int clua_make_unread(lua_State *L, int process, clua_failure *failure);
-
-/// Gives the table at `index` all its fields, if it is such a result.
-int clua_show_status_at(lua_State *L, int index, clua_failure *failure);
 
 #endif

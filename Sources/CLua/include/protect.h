@@ -43,4 +43,10 @@ int clua_refuse(clua_failure *failure, const char *message);
 /// Runs `function` in protected mode with `context`, a light userdata, as its only argument.
 int clua_protect(lua_State *L, lua_CFunction function, void *context, int result_count, clua_failure *failure);
 
+/// Makes the result of a failed program, on top, show its `status` and `signal` only to code that looks at them. The object of the process is at `process`.
+int clua_make_unread(lua_State *L, int process, clua_failure *failure);
+
+/// Gives the table at `index` all its fields, if it is such a result.
+int clua_show_status_at(lua_State *L, int index, clua_failure *failure);
+
 #endif

@@ -25,6 +25,8 @@ enum Answer {
     /// The field of the class of the operation at stack index 1, for the key at stack index 2.
     case classField
     case progress(total: Int64, completed: Int64, fraction: Double)
+    /// All values of the only parcel, or the first one of each.
+    case allResults([Parcel], isOneOfEach: Bool)
     /// The values in a parcel. `keeping` is an object that must stay alive until the values are decoded.
     case parcel(Parcel, keeping: AnyObject? = nil)
     /// The results of the operation at stack index 1: all of them as a table, or only the first. If `isOneOfEach`, each parcel gives one
@@ -104,6 +106,9 @@ enum Answer {
         case .parcel(let parcel, let owner):
             unsafe reply.pointee.kind = CLUA_REPLY_PARCEL
             unsafe writeParcel(parcel, keeping: owner, to: reply)
+        case .allResults(let parcels, let isOneOfEach):
+            unsafe reply.pointee.kind = CLUA_REPLY_PARCEL
+            if isOneOfEach { unsafe writeParcels(parcels, to: reply) } else { unsafe writeParcel(parcels.first ?? .empty, to: reply) }
         case .results(let parcels, let isOneOfEach, let first):
             unsafe reply.pointee.kind = CLUA_REPLY_RESULTS
             unsafe reply.pointee.integer = first ? 1 : 0
@@ -146,6 +151,9 @@ extension CallError {
             unsafe reply.pointee.kind = CLUA_REPLY_ARGUMENT_ERROR
             unsafe reply.pointee.integer = lua_Integer(index)
             unsafe writeString(text, to: reply)
+        case .raised(let value, let text):
+            unsafe reply.pointee.kind = CLUA_REPLY_RAISE
+            if let value { unsafe writeParcel(value, to: reply) } else { unsafe writeString(text, to: reply) }
         case .noMemory: unsafe reply.pointee.kind = CLUA_REPLY_NO_MEMORY
         case .stop(let reason):
             unsafe reply.pointee.kind = CLUA_REPLY_STOP

@@ -39,15 +39,29 @@ extension Call {
     ///
     /// - Throws: an error that names the operations that can never finish.
     func wait(for operations: [Operation], timeout: Double?) throws(CallError) -> Bool {
-        try wait(for: operations, isAnyEnough: false, timeout: timeout)
+        try wait(for: operations, isEnough: { _ in false }, timeout: timeout)
     }
 
-    /// Waits until one of the operations has finished, and returns the first finished one. Nil if none has, because the time ran out or the
-    /// waiting operation was cancelled.
-    func waitForAny(_ operations: [Operation], timeout: Double?) throws(CallError) -> Operation? {
+    /// The outcomes that `waitForAny` waits for.
+    enum AwaitedOutcome: String, CaseIterable {
+        /// Any.
+        case finished
+        case succeeded
+        /// Also cancelled.
+        case failed
+
+        func includes(_ outcome: OperationOutcome?) -> Bool {
+            guard let outcome else { return false }
+            return self == .finished || (self == .succeeded) == (outcome == .succeeded)
+        }
+    }
+
+    /// Waits until one of the operations has finished with the outcome, or all have finished. Returns the first one with the outcome. Nil if there is none,
+    /// also because the time ran out or the waiting operation was cancelled.
+    func waitForAny(_ operations: [Operation], timeout: Double?, outcome: AwaitedOutcome = .finished) throws(CallError) -> Operation? {
         guard !operations.isEmpty else { throw .argument(1, "an operation to wait for is missing") }
-        _ = try wait(for: operations, isAnyEnough: true, timeout: timeout)
-        return operations.first { $0.isFinished }
+        _ = try wait(for: operations, isEnough: { outcome.includes($0.outcome) }, timeout: timeout)
+        return operations.first { outcome.includes($0.outcome) }
     }
 
     /// Waits until the queue is empty. Also waits for operations that are added meanwhile. Returns false as `wait(for:timeout:)` does.
@@ -101,11 +115,12 @@ extension Call {
         .message("\(operation.displayName) waits for itself, which can never end")
     }
 
+    /// Waits until all operations have finished, or one whose end `isEnough`.
     private func wait(
-        for operations: [Operation], isAnyEnough: Bool, timeout: Double?
+        for operations: [Operation], isEnough: @escaping @Sendable (Operation) -> Bool, timeout: Double?
     ) throws(CallError) -> Bool {
         let unfinished = operations.filter { !$0.isFinished }
-        if unfinished.isEmpty || isAnyEnough && unfinished.count < operations.count {
+        if unfinished.isEmpty || unfinished.count < operations.count && operations.contains(where: { $0.isFinished && isEnough($0) }) {
             try state.runDueCompletions()
             return true
         }
@@ -113,10 +128,12 @@ extension Call {
             throw waitsForItself(current)
         }
         // Only the last step wakes the thread.
-        let count = Countdown(isAnyEnough ? 1 : unfinished.count, inbox: state.inbox)
-        for operation in unfinished { operation.whenFinished(for: count) { count.step() } }
+        let count = Countdown(unfinished.count, inbox: state.inbox)
+        for operation in unfinished {
+            operation.whenFinished(for: count) { [unowned operation] in count.step(by: isEnough(operation) ? unfinished.count : 1) }
+        }
         defer {
-            if isAnyEnough || !count.hasEnded { for operation in unfinished { operation.forgetFinishHandlers(of: count) } }
+            for operation in unfinished where !operation.isFinished { operation.forgetFinishHandlers(of: count) }
         }
         switch try state.wait(deadline: timeout.map { .after($0) }, until: { count.hasEnded }) {
         case .satisfied:
@@ -165,8 +182,9 @@ private final class Countdown: Sendable {
         self.inbox = inbox
     }
 
-    func step() {
-        if left.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { inbox.wake() }
+    func step(by count: Int) {
+        let (old, new) = left.wrappingSubtract(count, ordering: .acquiringAndReleasing)
+        if old > 0 && new <= 0 { inbox.wake() }
     }
 
     var hasEnded: Bool { left.load(ordering: .acquiring) <= 0 }

@@ -27,12 +27,7 @@ extension Call {
             guard depth < Self.maximumDepth else {
                 throw .message("a table for the host is nested more than \(Self.maximumDepth) deep, or contains itself")
             }
-            if unsafe lua_getmetatable(lua, index) != 0 {
-                unsafe lua_settop(lua, -2)
-                do throws(Failure) {
-                    try unsafe state.attempt { lua, failure in unsafe clua_show_status_at(lua, index, &failure) }
-                } catch { throw CallError(error) }
-            }
+            try showStatus(at: index)
             return .table(try fields(of: index, depth: depth))
         default:
             if let operation = operationIfAny(at: index) {
@@ -48,6 +43,15 @@ extension Call {
             if unsafe clua_is_frozen(lua, index) { return try thawedValue(at: index, depth: depth) }
             return .other(typeName(at: index))
         }
+    }
+
+    /// Gives the table at a stack index all its fields, if it is the result of a failed program.
+    func showStatus(at index: Int32) throws(CallError) {
+        guard unsafe lua_getmetatable(lua, index) != 0 else { return }
+        unsafe lua_settop(lua, -2)
+        do throws(Failure) {
+            try unsafe state.attempt { lua, failure in unsafe clua_show_status_at(lua, index, &failure) }
+        } catch { throw CallError(error) }
     }
 
     /// Copies of the fields that the table at a stack index has now.

@@ -8,7 +8,7 @@ enum OperationClass {
         case subclass
         case `init`, main, isKindOf
         case start, cancel, interrupt, finish, fail, addDependency, removeDependency, waitUntilFinished, addExecutionBlock, why, observe
-        case addCondition, addOperation, addOperations, whyRun, output
+        case addCondition, addOperation, addOperations, whyRun, output, get
     }
 
     enum Property: String, Member {
@@ -70,7 +70,10 @@ enum OperationClass {
             if call.state.core.requestedExitStatus != nil { throw .stop(.interrupted) }
             // A Ctrl-C that ended a body here also ends the code that started that body.
             if call.state.takeInterrupt(unless: wasRaised) { throw LuaState.interrupted }
-        case .cancel: try cancel(operation, call)
+        case .cancel:
+            // `opscript.all` and `race` ask for no error of the operation.
+            if call.count >= 2, try call.boolean(at: 2) { (operation as? LuaOperation)?.dismissFailure() }
+            try cancel(operation, call)
         case .interrupt:
             guard let operation = operation as? LuaOperation else {
                 throw .message("\(operation.displayName) is the host's: it can only be cancelled")
@@ -95,6 +98,7 @@ enum OperationClass {
         case .observe: return try observe(operation, call)
         case .waitUntilFinished:
             return .boolean(try call.wait(for: [operation], timeout: call.timeout(at: 2)))
+        case .get: return try getResults(of: operation, call)
         }
         return .nothing
     }
@@ -129,6 +133,26 @@ enum OperationClass {
             operation.finish(with: results)
         } catch { operation.finish(with: OperationFailure(error, kind: .error, of: operation)) }
         return .nothing
+    }
+
+    /// `operation:get([seconds])`.
+    private static func getResults(of operation: Operation, _ call: Call) throws(CallError) -> Answer {
+        let seconds = try call.timeout(at: 2)
+        let current = call.state.currentOperation
+        guard try call.wait(for: [operation], timeout: seconds) else {
+            // The body of a cancelled operation ends without a failure.
+            if current?.isCancelled ?? false { throw .stop(.interrupted) }
+            throw .message("\(operation.displayName) has not finished after \(seconds?.scriptText ?? "0") s")
+        }
+        if let failure = operation.failureForScripts {
+            call.state.thrownByHost = (failure.message, failure)
+            throw .raised(failure.value, failure.message)
+        }
+        if operation.outcome == .cancelled { throw .message("\(operation.displayName) was cancelled") }
+        guard let operation = operation as? LuaOperation else { return .nothing }
+        if operation.kind == .group { return operation.resultsOfMembers.map { .allResults($0, isOneOfEach: true) } ?? .nothing }
+        if operation.kind == .invocation { try InvocationOperationClass.checkResult(of: operation) }
+        return operation.results.map { .allResults($0, isOneOfEach: operation.kind == .blocks) } ?? .nothing
     }
 
     /// `Operation.new()` or `Operation.new { main =, … }`. C handles `Operation.new(main, ...)`, which makes a deferred handle.

@@ -224,7 +224,8 @@ enum ProcessClass {
             } else if call.string(at: key) == "append" {
                 appends = try call.option("\(name).append") { () throws(CallError) in try call.boolean(at: value) }
             } else {
-                throw .argument(1, "\(name) has a path and the field 'append', got the field '\(call.string(at: key) ?? call.typeName(at: key))'")
+                let found = call.string(at: key) ?? call.typeName(at: key)
+                throw .argument(1, "\(name) has a path and the field 'append', got the field '\(found)'")
             }
         }
         guard let path, !path.isEmpty else { throw .argument(1, "\(name) needs a path, as in \(name) = { \"file\", append = true }") }
@@ -273,6 +274,11 @@ enum ProcessClass {
     /// Waits for `process` and returns its result. Nil if the time ran out, or if the waiting operation was cancelled and has not started the
     /// process itself.
     private static func wait(for process: ChildProcess, _ call: Call) throws(CallError) -> Answer {
+        // A result that shows its status; see `clua_make_unread`.
+        if call.count >= 4 {
+            process.markKnown()
+            return .nothing
+        }
         let deadline = try call.timeout(at: 2).map { ContinuousClock.Instant.after($0) }
         let state = call.state
         // `opscript.run`, which leaves no program behind.
@@ -284,7 +290,7 @@ enum ProcessClass {
         let isOwn = process.belongs(to: state.currentOperation)
         let errorMessage = process.errorMessage
         // The status of a failed program is news until code reads it from the result.
-        let isNews = !isRun && errorMessage == nil && process.result?.status != 0
+        let isNews = !isRun && errorMessage == nil && process.isFailureUnknown
         if !isNews { process.markKnown() }
         // The body of a cancelled operation ends without a failure, since the operation has ended its program.
         if isOwn, isRun, state.currentOperation?.isCancelled ?? false { throw .stop(.interrupted) }

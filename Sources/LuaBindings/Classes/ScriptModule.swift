@@ -118,6 +118,17 @@ enum ScriptModule {
         throw .stop(.interrupted)
     }
 
+    /// `opscript.waitForAny(operations, [seconds], [outcome])`.
+    private static func waitForAny(_ call: Call) throws(CallError) -> Answer {
+        let operations = try call.operations(at: 1), timeout = try call.timeout(at: 2)
+        if call.isMissing(at: 3) { return try .operation(call.waitForAny(operations, timeout: timeout)) }
+        guard let outcome = call.string(at: 3).flatMap(Call.AwaitedOutcome.init) else {
+            let known = Call.AwaitedOutcome.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
+            throw .argument(3, "one of \(known) expected, got \(call.string(at: 3).map { "'\($0)'" } ?? call.typeName(at: 3))")
+        }
+        return try .operation(call.waitForAny(operations, timeout: timeout, outcome: outcome))
+    }
+
     static func call(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         switch Function(number: member) {
         case .process where !call.state.core.sandbox.allowsProcesses, .sh where !call.state.core.sandbox.allowsProcesses:
@@ -135,7 +146,7 @@ enum ScriptModule {
         case .prelude: return try call.addPrelude()
         case .captures: return try call.captures()
         case .workerCount: return .integer(call.state.core.engine.workerCount)
-        case .waitForAny: return try .operation(call.waitForAny(call.operations(at: 1), timeout: call.timeout(at: 2)))
+        case .waitForAny: return try waitForAny(call)
         case .resources: return try call.resources()
         case .channel: return try ChannelClass.make(call)
         case nil: throw .message("opscript bug: no function \(member)")

@@ -6,23 +6,24 @@ import CLua
 enum ScriptedFunctions {
     /// Fields of the module.
     enum Function: String, Member {
-        case lines, run, pipeline, quote
+        case lines, all, race, settle, run, pipeline, quote
     }
 
     /// Methods of queues.
     enum Method: String, Member {
-        case map, forEach, reduce
+        case map, forEach, reduce, run
     }
 
     /// The description of these functions for C. Made once and never freed.
     static var description: clua_script {
         let functions = unsafe Function.table
         let methods = unsafe Method.table
-        let sources = UnsafeMutablePointer<UnsafePointer<CChar>?>.allocate(capacity: 2)
+        let sources = UnsafeMutablePointer<UnsafePointer<CChar>?>.allocate(capacity: 3)
         unsafe sources[0] = UnsafeRawPointer(source.utf8Start).assumingMemoryBound(to: CChar.self)
         unsafe sources[1] = UnsafeRawPointer(programs.utf8Start).assumingMemoryBound(to: CChar.self)
+        unsafe sources[2] = UnsafeRawPointer(results.utf8Start).assumingMemoryBound(to: CChar.self)
         return unsafe clua_script(
-            sources: sources, source_count: 2, functions: functions.start, function_count: functions.count, kind: ObjectKind.queue.rawValue,
+            sources: sources, source_count: 3, functions: functions.start, function_count: functions.count, kind: ObjectKind.queue.rawValue,
             methods: methods.start,
             method_count: methods.count)
     }
@@ -420,6 +421,7 @@ enum ScriptedFunctions {
         end
 
         local functions = ...
-        functions.map, functions.forEach, functions.reduce, functions.lines = map, forEach, reduce, lines
+        functions.lines = lines
+        functions["queue:map"], functions["queue:forEach"], functions["queue:reduce"] = map, forEach, reduce
         """#
 }

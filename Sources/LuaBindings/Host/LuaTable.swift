@@ -158,6 +158,7 @@ extension Call {
         default: try push([key])
         }
         if isTable(at: index) {
+            try showStatus(at: index)
             unsafe lua_rawget(lua, index)
         } else if unsafe clua_is_frozen(lua, index) {
             try unsafe state.attempt { lua, failure in unsafe clua_frozen_field(lua, index, &failure) }

@@ -370,6 +370,8 @@ extension LuaOperation {
         var newOutputs = NewOutputs()
         /// The failure of the last attempt. The failure counts if no other attempt follows.
         var failure: OperationFailure?
+        /// Whether no code will ask for the failure.
+        var isFailureDismissed = false
         /// The states that keep the handle, besides the home state.
         var pins: [Place] = []
     }

@@ -187,12 +187,22 @@ import Synchronization
         }
     }
 
+    /// No code will ask for the failure of this operation, whether it has finished or not.
+    func dismissFailure() {
+        withFields { $0.rareInUse.isFailureDismissed = true }
+        _ = failure
+    }
+
+    private func recordInRuntime(_ failure: OperationFailure) {
+        if rare({ $0.isFailureDismissed }) ?? false { failure.markRead() }
+        core.record(failure)
+    }
     func record(_ failure: OperationFailure) {
         discardOutputs()
         // A script that interrupts an operation knows that the operation ends, as with cancelling. So this failure needs no reader.
         if failure.kind == .interrupted { return fail(with: failure, outcome: .cancelled) }
         fail(with: failure)
-        guard hasAttemptsLeft else { return core.record(failure) }
+        guard hasAttemptsLeft else { return recordInRuntime(failure) }
         // The failure counts only if no other attempt follows. Of the failures of several blocks, the first one counts.
         withFields { fields in if fields.rare?.failure == nil { fields.rareInUse.failure = failure } }
         tellWhenFinished()
@@ -424,7 +434,7 @@ import Synchronization
     @_spi(Subclassing) public override func willFinish() {
         enqueueDue()
         guard let (failure, step) = rare({ ($0.failure, $0.step) }) else { return }
-        if let failure { core.record(failure) }
+        if let failure { recordInRuntime(failure) }
         discardOutputs()
         // The step ends before the operation has finished: code that waits for the end may then make another operation with the same outputs.
         step?.end()

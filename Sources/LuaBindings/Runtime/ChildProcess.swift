@@ -221,6 +221,9 @@ final class ChildProcess: @unchecked Sendable {
         }
     }
 
+    /// Whether the process has failed, and its failure is reported at the end unless code looks at it.
+    var isFailureUnknown: Bool { result?.status != 0 && mutable.withLock { !$0.isKnown } }
+
     var isToEnd: Bool { mutable.withLock(\.isToEnd) }
 
     private func callBack(_ handle: ScriptProcess) {

@@ -243,8 +243,10 @@ final class LuaState: @unchecked Sendable {
 
     /// Adds facts about a failure of this state that C does not know.
     private func explain(_ failure: inout Failure) {
-        if let thrown = exchange(&thrownByHost, with: nil), failure.message.hasSuffix(thrown.message) {
-            failure.underlyingError = thrown.error
+        if let thrown = exchange(&thrownByHost, with: nil) {
+            // The error of an operation is raised again without a place.
+            let isSame = thrown.error is OperationFailure ? failure.message == thrown.message : failure.message.hasSuffix(thrown.message)
+            if isSame { failure.underlyingError = thrown.error }
         }
         failure.isInterrupt = failure.message.hasSuffix("interrupted!") && lastInterrupt != 0
     }

@@ -453,6 +453,11 @@ public final class Runtime: Sendable {
     /// The number of operations that have been added to queues and have not finished.
     public var unfinishedOperationCount: Int { engine.unfinishedOperationCount }
 
+    /// The number of operations so far that ask no store.
+    package var plainOperationCount: Int {
+        monitor.counts().added - (core.store?.plannedCount.load(ordering: .relaxed) ?? 0)
+    }
+
     /// The number of operations that were cancelled so far because a dependency did not succeed.
     package var droppedOperationCount: Int { engine.droppedCount }
 

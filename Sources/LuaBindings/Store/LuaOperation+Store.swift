@@ -1,6 +1,7 @@
 import Glibc
 @_spi(Subclassing) import OpEngine
 import OpStore
+import Synchronization
 
 /// Operations that ask the store. Other operations have no `StoredStep`, and pay nothing.
 extension LuaOperation {
@@ -19,6 +20,7 @@ extension LuaOperation {
     func plan(_ step: StoredStep) throws(Failure) {
         guard let store = core.store else { throw Failure(message: "\(displayName) asks a store, and this runtime has none") }
         _ = try step.plan(for: self, in: store)
+        store.plannedCount.wrappingAdd(1, ordering: .relaxed)
         tellWhenFinished()
     }
 
@@ -45,9 +47,10 @@ extension LuaOperation {
             }
             work = try step.plan(for: self, in: store)
             if let (path, maker) = work.unmadeInput {
-                throw Failure(
-                    message: "\(displayName) did not run: '\(maker)' makes its input '\(path)', and has not. A step must depend on those that make its "
-                        + "inputs (addDependency, dependencies); with dependencyPolicy = \"succeeded\" it is cancelled if they fail")
+                let advice =
+                    "A step must depend on those that make its inputs (addDependency, dependencies); "
+                    + "with dependencyPolicy = \"succeeded\" it is cancelled if they fail"
+                throw Failure(message: "\(displayName) did not run: '\(maker)' makes its input '\(path)', and has not. \(advice)")
             }
         } catch {
             finish(with: OperationFailure(error, of: self))

@@ -11,6 +11,8 @@ final class WorkStore: Sendable {
     private let opened = Guarded(Opened())
     let mode: Runtime.Store.Mode
     /// The number of operations that were skipped, because the store had their work.
+    /// The number of operations with steps that were added.
+    let plannedCount = Atomic<Int>(0)
     let skippedCount = Atomic<Int>(0)
     /// The host's own source of modules, which `require` asks first.
     private let moduleLoader: (@Sendable (String) throws -> String?)?

@@ -4,6 +4,8 @@ enum CallError: Error {
     case message(String)
     /// The argument at this stack index is wrong.
     case argument(Int32, String)
+    /// The error of an operation, raised again: the value, or the message of an error without one.
+    case raised(Parcel?, String)
     /// Memory has run out.
     case noMemory
     /// The running body is stopped.
@@ -19,6 +21,7 @@ extension Failure {
     init(_ error: CallError) {
         switch error {
         case .message(let text), .argument(_, let text): self.init(message: text)
+        case .raised(_, let text): self.init(message: text)
         case .noMemory:
             self.init(message: "not enough memory")
             isMemoryError = true

@@ -80,6 +80,8 @@ enum ConsoleScript {
         end
 
         local function fields(value, depth, path, budget, indent)
+          -- The result of a failed program shows its status to code that reads it.
+          if getmetatable(value) == false then local _ = value.status end
           local parts, length = {}, rawlen(value)
           local function add(key, element)
             budget.left = budget.left - 1

@@ -103,6 +103,12 @@ enum AllocationSteps {
         """,
         "lines": "for line in opscript.lines '/proc/self/statm' do assert(#line > 0) end",
         "waiting for any": "return opscript.waitForAny { o, q:addOperation(function() end) }, opscript.workerCount()",
+        "getting results": """
+        assert(q:addOperation(function(_, a) return a, 'text' end, n):get() == n and q:run(function() return 'text' end) == 'text')
+        local function one() return 1 end
+        local ops = { q:addOperation(one), key = q:addOperation(one) }
+        assert(opscript.all(ops).key == 1 and opscript.race(ops) == 1 and opscript.settle(ops)[1].status == 'succeeded')
+        """,
         "an operation started here":
             "local started = Operation.new(function(op, a) return a end, {}); started:start(); return started.result",
         "an operation on the main queue": """

@@ -109,12 +109,11 @@ struct TerminalProgramTests {
         try terminal.expectShell(status: 0)
     }
 
-    @Test("sudo -n, which has a terminal of its own made, needs none and fails with its own message")
+    @Test("sudo -n ends by itself, without the terminal")
     func sudo() throws {
-        // The user `nobody` may not use sudo.
-        let refused = geteuid() == 0 ? "'sudo', '-n', '-u', 'nobody', 'sudo', '-n', 'true'" : "'sudo', '-n', '-k', 'true'"
-        let terminal = try Self.start("print(select(2, pcall(opscript.run, { \(refused) })))")
-        try terminal.expect { $0.contains { $0.hasSuffix("exit status 1: sudo: a password is required") } }
+        let terminal = try Self.start("print('ended', select(2, pcall(opscript.run, { 'sudo', '-n', '-k', 'true' })))")
+        try terminal.expect { $0.contains { $0.hasPrefix("ended") } }
+        #expect(try !terminal.rows.contains { $0.contains("wants the terminal") })
         try terminal.expectShell(status: 0)
     }
 
