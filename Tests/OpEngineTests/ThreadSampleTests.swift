@@ -43,6 +43,13 @@ import Testing
         }
     }
 
+    @Test func oneThatHasJustWaitedForAProgramIsNotBlocked() {
+        var sleeper = sample([(50, "S")])
+        sleeper.waitsInPlace(at: start)
+        for milliseconds in 1...2 { sleeper.update(processorTime: 50_000, at: start + .milliseconds(milliseconds)) { Character("S").asciiValue } }
+        #expect(sleeper.kind == .sleeps && blocked([sleeper], at: 999) == [] && blocked([sleeper], at: 1000) == [0])
+    }
+
     /// The sleeping thread may wait for a lock that the other thread holds.
     @Test func oneThatSleepsWhileAnotherHasNoTurnIsNotBlocked() {
         let sleeper = sample([(50, "S"), (50, "S"), (50, "S")])

@@ -53,7 +53,7 @@ extension ThreadContext {
             if let deadline, ContinuousClock.now >= deadline { return .timedOut }
             worker.waitsInPlace.store(true, ordering: .releasing)
             _ = parker.park(until: deadline)
-            worker.waitsInPlace.store(false, ordering: .releasing)
+            worker.endsWaitInPlace()
         }
     }
 }
@@ -63,7 +63,7 @@ extension Engine {
     package static func inPlace<Result, Cause: Error>(_ body: () throws(Cause) -> Result) throws(Cause) -> Result {
         guard let worker = Worker.current else { return try body() }
         worker.waitsInPlace.store(true, ordering: .releasing)
-        defer { worker.waitsInPlace.store(false, ordering: .releasing) }
+        defer { worker.endsWaitInPlace() }
         return try body()
     }
 

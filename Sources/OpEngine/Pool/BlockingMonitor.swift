@@ -7,6 +7,7 @@ import OpPlatform
 /// samples the worker threads:
 ///
 /// - A thread that sleeps, and has used no processor time since the last sample, is blocked. Another worker replaces it.
+/// - A thread that has just started a program in its place, or waited for one there, is not blocked for a second, because the program may still run.
 /// - A thread that computes is not blocked, however long it takes. Neither is a thread that waits for a processor.
 /// - A thread that waits for a processor may hold the lock that a sleeping thread waits for. The sleeping thread is not replaced until the
 ///   other one has run.

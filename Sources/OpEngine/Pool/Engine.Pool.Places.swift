@@ -40,6 +40,7 @@ extension Engine {
     package func takePlaces(_ count: Int, for worker: Worker) -> PlaceRequest? {
         let (request, busy) = pool.withLock { pool -> (PlaceRequest?, [Worker]) in
             pool.didReturn(worker)
+            worker.hasUsedPlace.store(true, ordering: .relaxed)
             if pool.takePlaces(count) { return (nil, []) }
             let request = PlaceRequest(count, inbox: worker.inbox)
             pool.add(request)

@@ -21,9 +21,15 @@ struct ThreadSample {
     /// More processor time, in nanoseconds, than it takes to start a thread and create a Lua state.
     static let maxStartupTime: Int64 = 500_000
 
+    /// The time after the start of a program, or a wait for one, during which a sleeping thread is not blocked. The program may still run and keep the
+    /// place, and a thread may sleep for a lock as long as the lock's holder gets no processor.
+    static let timeAfterProgram = Duration.seconds(1)
+
     private(set) var kind = Kind.unknown
     /// The time of the last sample in which the thread had run.
     private var lastRun = ContinuousClock.now
+    /// The time of the last sample before which a program ran in the thread's place.
+    private var lastInPlace: ContinuousClock.Instant?
     private var processorTime: Int64 = 0
     private var processorTimeAsleep: Int64 = 0
 
@@ -55,8 +61,12 @@ struct ThreadSample {
     /// Updates the sample of a thread that waits for a program, which computes in its place.
     mutating func waitsInPlace(at now: ContinuousClock.Instant) {
         lastRun = now
+        hasUsedPlace(at: now)
         kind = .computes
     }
+
+    /// Notes that a program ran in the thread's place since the last sample.
+    mutating func hasUsedPlace(at now: ContinuousClock.Instant) { lastInPlace = now }
 
     /// The indices of the samples whose threads have been blocked for at least `duration`.
     ///
@@ -66,6 +76,7 @@ struct ThreadSample {
         let lastTurn = samples.filter { $0.kind == .waitsForProcessor }.map(\.lastRun).min() ?? now
         return samples.indices.filter { index in
             let sample = samples[index]
+            if let last = sample.lastInPlace, now - last < timeAfterProgram { return false }
             return sample.kind == .sleeps && now - sample.lastRun >= duration && sample.lastRun < lastTurn
         }
     }
@@ -73,6 +84,7 @@ struct ThreadSample {
 
 extension Worker {
     func takeSample(at now: ContinuousClock.Instant) {
+        if hasUsedPlace.exchange(false, ordering: .relaxed) { sample.hasUsedPlace(at: now) }
         if waitsInPlace.load(ordering: .acquiring) { return sample.waitsInPlace(at: now) }
         let number = threadNumber.load(ordering: .acquiring), process = process.load(ordering: .acquiring)
         let time = number == 0 ? nil : processorTime(ofThread: number, and: process)

@@ -48,6 +48,8 @@ public final class Worker: @unchecked Sendable {
     let waitsForLock = Atomic<Bool>(false)
     /// Whether the thread waits for a program, which has the worker's place. The worker is not replaced then.
     let waitsInPlace = Atomic<Bool>(false)
+    /// Whether the worker's operation has started a program in its place, or waited for one there, since the monitor's last sample.
+    let hasUsedPlace = Atomic<Bool>(false)
     /// The kernel's number of the thread. 0 until the thread runs.
     let threadNumber = Atomic<pid_t>(0)
     /// See `works(through:)`.
@@ -65,6 +67,12 @@ public final class Worker: @unchecked Sendable {
     /// Names a process that works for this thread; 0 for none. The thread waits for the process. The worker counts as blocked only while the process
     /// is blocked, too. Call it only on this worker's thread.
     package func works(through process: Int32) { self.process.store(process, ordering: .releasing) }
+
+    /// Ends a wait for a program, or the start of one, in the worker's place.
+    func endsWaitInPlace() {
+        hasUsedPlace.store(true, ordering: .relaxed)
+        waitsInPlace.store(false, ordering: .releasing)
+    }
 
     // MARK: The thread
 
