@@ -46,7 +46,9 @@ import Testing
     @Test func oneThatHasJustWaitedForAProgramIsNotBlocked() {
         var sleeper = sample([(50, "S")])
         sleeper.waitsInPlace(at: start)
-        for milliseconds in 1...2 { sleeper.update(processorTime: 50_000, at: start + .milliseconds(milliseconds)) { Character("S").asciiValue } }
+        for milliseconds in 1...2 {
+            sleeper.update(processorTime: 50_000, at: start + .milliseconds(milliseconds)) { Character("S").asciiValue }
+        }
         #expect(sleeper.kind == .sleeps && blocked([sleeper], at: 999) == [] && blocked([sleeper], at: 1000) == [0])
     }
 
