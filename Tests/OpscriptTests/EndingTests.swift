@@ -47,6 +47,7 @@ struct EndingTests {
         let outcome = try run(
             """
             local ops = {}
+            queue.maxConcurrentOperationCount = 1
             for i = 1, 3 do ops[i] = queue:addOperation(Operation.new { name = "fetch " .. i, main = function() error("HTTP 500", 0) end }) end
             queue:waitUntilAllOperationsAreFinished()
             local sum = 0
