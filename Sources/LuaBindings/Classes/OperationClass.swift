@@ -72,7 +72,7 @@ enum OperationClass {
             if call.state.takeInterrupt(unless: wasRaised) { throw LuaState.interrupted }
         case .cancel:
             // `opscript.all` and `race` ask for no error of the operation.
-            if call.count >= 2, try call.boolean(at: 2) { (operation as? LuaOperation)?.dismissFailure() }
+            if call.type(at: 2) == LUA_TBOOLEAN, try call.boolean(at: 2) { (operation as? LuaOperation)?.dismissFailure() }
             try cancel(operation, call)
         case .interrupt:
             guard let operation = operation as? LuaOperation else {
