@@ -156,7 +156,7 @@ import Testing
                 """)
             return (values.first?.text ?? "").replacing(folder.path + "/", with: "")
         }
-        let remedy = " (an input that may be missing is { path, optional = true })"
+        let remedy = " (an operation that makes an input must be a dependency; an input that may be missing is { path, optional = true })"
         #expect(
             try run("{ folder .. '/rael.txt', folder .. '/no-such/*.c' }")
                 == "'copy' did not run: it has no input 'rael.txt' (did you mean 'real.txt'?); no file matches its input 'no-such/*.c'"

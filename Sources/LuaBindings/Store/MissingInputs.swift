@@ -17,7 +17,8 @@ struct MissingInputs {
             return "\(what) '\(input.path)'\(Self.hint(for: input.path, work))"
         }
         let rest = missing.count > Self.limit ? "; and \(missing.count - Self.limit) more" : ""
-        sentence = "\(causes.joined(separator: "; "))\(rest) (an input that may be missing is { path, optional = true })"
+        let remedies = "an operation that makes an input must be a dependency; an input that may be missing is { path, optional = true }"
+        sentence = "\(causes.joined(separator: "; "))\(rest) (\(remedies))"
     }
 
     /// ` (did you mean 'main.c'?)`, with the first part of the path that does not exist.
