@@ -6,6 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// A child that hangs fails its test alone, not the whole run.
+#define MAX_SECONDS 120
+
 int fork_and_execute(const char *program) {
     pid_t child = fork();
     if (child == 0) {
@@ -23,6 +26,7 @@ int fork_and_call(void (*body)(void *), void *context, char *text, size_t size) 
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
         close(ends[1]);
+        alarm(MAX_SECONDS);
         body(context);
         _exit(0);
     }

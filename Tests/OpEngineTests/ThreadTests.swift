@@ -150,7 +150,8 @@ import Testing
         }
     }
 
-    /// Makes a worker whose nice value is raised start another worker. Returns whether both have run.
+    /// Makes a worker whose nice value is raised start another worker. Returns whether both have run. The threads of the engine have ended by then:
+    /// a process that is forked while one of them holds a lock of Swift's runtime would wait for that lock for ever.
     private static func waitAcrossQualities() -> Bool {
         let engine = Engine(workerCount: 1)
         let (slow, usual) = (OperationQueue(engine: engine), OperationQueue(engine: engine))
@@ -161,7 +162,7 @@ import Testing
             inner.waitUntilFinished()
         }
         slow.addOperation(outer)
-        return (try? outer.tryWaitUntilFinished(until: .now + .seconds(20))) == true
+        return (try? outer.tryWaitUntilFinished(until: .now + .seconds(20))) == true && engine.shutdown(deadline: .seconds(20)).isEmpty
     }
 
     @Test func aForkedProcessStartsThreadsOfEveryQuality() async {
