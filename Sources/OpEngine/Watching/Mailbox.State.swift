@@ -44,7 +44,8 @@ extension Mailbox {
 
     /// The state of a mailbox, guarded by its lock. Methods only decide; none of them calls out.
     struct State {
-        var registrations: [Registration] = []
+        private(set) var registrations = RegistrationList()
+        private var observersOfOperations = 0
         /// The number of subscriptions that have begun and are not registered yet.
         var subscribing = 0
         /// Whether the event observers of the operation's queue and engine receive its events.
@@ -86,12 +87,24 @@ extension Mailbox {
             if let before, before != sequence { return false }
             sequence += 1
             registration.since = sequence
-            if registration.key == .operations, !wants(.operations), let operations = registration.last as? [Operation] {
-                lastOperations = operations
+            if registration.key == .operations {
+                if observersOfOperations == 0, let operations = registration.last as? [Operation] { lastOperations = operations }
+                observersOfOperations += 1
             }
             registrations.append(registration)
             subscribing -= 1
             return true
+        }
+
+        /// Removes an observer. Returns what the caller must release outside of the lock.
+        mutating func unregister(_ registration: Registration) -> (Registration?, [Operation]) {
+            registration.isActive = false
+            registration.isAwaitingInitial = false
+            let removed = registrations.remove(registration)
+            if removed?.key == .operations { observersOfOperations -= 1 }
+            let operations = lastOperations
+            if observersOfOperations == 0 { lastOperations = [] }
+            return (removed, operations)
         }
 
         // MARK: Recording changes

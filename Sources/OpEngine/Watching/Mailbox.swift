@@ -55,14 +55,7 @@ import OpPlatform
     }
 
     func remove(_ registration: Registration) {
-        let removed = state.withLock { state in
-            registration.isActive = false
-            registration.isAwaitingInitial = false
-            let removed = state.registrations.removeFirst { $0 === registration }
-            let operations = state.lastOperations
-            if !state.wants(.operations) { state.lastOperations = [] }
-            return (removed, operations)
-        }
+        let removed = state.withLock { $0.unregister(registration) }
         withExtendedLifetime(removed) {}
     }
 

@@ -27,6 +27,8 @@ final class Registration: @unchecked Sendable {
     /// Whether the initial call has not returned yet. No other call may overtake it.
     var isAwaitingInitial: Bool
     var isActive = true
+    /// The place in the mailbox's list.
+    var slot = 0
 
     init(key: ObservedKey, options: KeyValueObservingOptions, initial: any Sendable, read: @escaping Reader, handler: @escaping Handler) {
         self.key = key
