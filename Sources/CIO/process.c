@@ -111,7 +111,12 @@ static void report(cio_process *process) {
     if (process->has_reported) return;
     process->has_reported = true;
     close_input(process);
-    for (int i = 0; i < 2; i++) close_output(process, i);
+    for (int i = 0; i < 2; i++) {
+        close_output(process, i);
+        // The caller may keep the output for long, without the room that reads did not need.
+        char *fitting = realloc(process->outputs[i].bytes, process->outputs[i].count + 1);
+        if (fitting != NULL) process->outputs[i].bytes = fitting;
+    }
     process->ended.call(process->ended.context);
     process->ended.release(process->ended.context);
 }
@@ -491,10 +496,3 @@ cio_result cio_process_result(const cio_process *process) {
 }
 
 void cio_process_release(cio_process *process) { release(process); }
-
-const char *cio_signal_name(int signal_number) { return sigabbrev_np(signal_number); }
-
-const char *cio_error_text(int error) {
-    const char *text = strerrordesc_np(error);
-    return text != NULL ? text : "unknown error";
-}
