@@ -45,6 +45,24 @@ import Testing
         }
     }
 
+    /// Lua reads a list of names as long as it says, and finds the line of any instruction. The altered lists take as many bytes as the right ones.
+    @Test(arguments: [
+        "80 81 8f 81 00 80 81 87 61 62 63 64 65 66",  // the line of an instruction that the function does not have
+        "82 00 00 00 80 80 81 87 61 62 63 64 65 66",  // a line less
+        "83 00 00 00 80 80 82 83 61 62 84 64 65 66",  // a name more
+    ])
+    func debugInformationFitsItsFunction(altered: String) throws {
+        func bytes(_ text: String) -> [UInt8] { text.split(separator: " ").map { UInt8($0, radix: 16)! } }
+        let right = bytes("83 00 00 00 80 80 81 87 61 62 63 64 65 66")
+        let parcel = try State().encode(
+            "return opscript.freeze { function() local abcdef = 1 return function() return abcdef end end }")
+        let original = try parcel.bytesOfFrozen()
+        let place = try #require(original.firstRange(of: right))
+        #expect(parcel.receivedElsewhere(frozen: original) != nil)
+        let wrong = original[..<place.lowerBound] + bytes(altered) + original[place.upperBound...]
+        #expect(parcel.receivedElsewhere(frozen: Array(wrong)) == nil)
+    }
+
     /// If a reader accepts wrong bytes, their values can be used, written again and released.
     @Test func wrongBytesOfFrozenValuesAreRefused() throws {
         let seed = UInt64.random(in: 0...UInt64.max)

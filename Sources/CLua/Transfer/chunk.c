@@ -180,10 +180,13 @@ static void read_upvalues(reader *in, const upvalue_map *parent, upvalue_map *ma
     }
 }
 
-static void skip_debug_information(reader *in) {
-    read_bytes(in, read_count(in, 1));
+// Lua uses the counts of code and upvalues for these lists, too, and does not compare them. A function without debug information has empty lists.
+static void skip_debug_information(reader *in, size_t code_count, size_t upvalue_count) {
+    size_t line_count = read_count(in, 1);
+    read_bytes(in, line_count);
+    if (line_count != 0 && line_count != code_count) fail(in, CLUA_CHUNK_UNREADABLE);
     for (size_t i = read_count(in, 2); i > 0; i--) {  // absolute lines, where a byte for the difference is too small
-        read_number(in);
+        if (read_number(in) >= code_count) fail(in, CLUA_CHUNK_UNREADABLE);
         read_number(in);
     }
     for (size_t i = read_count(in, 3); i > 0; i--) {  // local variables
@@ -191,7 +194,9 @@ static void skip_debug_information(reader *in) {
         read_number(in);
         read_number(in);
     }
-    for (size_t i = read_count(in, 1); i > 0; i--) read_string(in);  // upvalue names
+    size_t name_count = read_count(in, 1);
+    if (name_count != 0 && name_count != upvalue_count) fail(in, CLUA_CHUNK_UNREADABLE);
+    for (size_t i = 0; i < name_count; i++) read_string(in);
 }
 
 static uint32_t instruction(const body *function, size_t index) {
@@ -362,7 +367,7 @@ static void read_function(reader *in, const upvalue_map *parent, int depth, upva
         upvalue_map nested = {0};
         read_function(in, map, depth + 1, &nested, NULL);
     }
-    skip_debug_information(in);
+    skip_debug_information(in, function.code_count, map->count);
     if (in->visit == NULL || failed(in)) return;
     in->visit(in->context, (clua_chunk_function){start, rest, (size_t)(rest - start) - 3 * map->count, (size_t)(in->at - rest)});
 }
