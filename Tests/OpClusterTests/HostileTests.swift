@@ -139,7 +139,7 @@ import Testing
     }
 
     @Test(arguments: [0, 2 << 20]) func whatIsAnnouncedTakesNoRoomBeforeItComes(_ sent: Int) throws {
-        let count = (5 << 30) + sent
+        let count = (1 << 30) + sent
         let simulation = Simulation(seed: 1)
         let server = SimulatedServer(simulation)
         let attacker = Announcer(SimulatedFabric("attacker", simulation, server, delay: 0.001...0.002), sends: sent)
