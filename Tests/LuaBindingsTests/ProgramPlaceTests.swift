@@ -68,7 +68,7 @@ import Testing
         let values = try script(
             workers: 1,
             Self.prelude + """
-                local together = 'while [ $(ls run.* | wc -l) -lt 3 ]; do sleep 0.01; done; touch all; while [ ! -e end ]; do sleep 0.01; done'
+                local together = 'until [ -e all ] || [ $(ls run.* | wc -l) -ge 3 ]; do sleep 0.01; done; touch all; while [ ! -e end ]; do sleep 0.01; done'
                 local options = function() return { together, slots = 0 } end
                 local first = queue:addOperation(function() return shell(options()):wait().status end)
                 local second = queue:addOperation(function() return shell(options()):wait().status end)
