@@ -242,9 +242,14 @@ void cnats_close(cnats_connection *connection, int64_t milliseconds) {
     pthread_mutex_lock(&connection->lock);
     while (connection->open_count > 0) pthread_cond_wait(&connection->has_ended, &connection->lock);
     pthread_mutex_unlock(&connection->lock);
+    // libnats keeps the last error for each thread that has called it, and frees it only for its own threads before they end.
+    nats_functions.nats_ReleaseThreadMemory();
 }
 
-void cnats_free(cnats_connection *connection) { free_connection(connection); }
+void cnats_free(cnats_connection *connection) {
+    free_connection(connection);
+    nats_functions.nats_ReleaseThreadMemory();
+}
 
 bool cnats_subscribe(cnats_connection *connection, const char *subject) {
     size_t count = connection->subscription_count;

@@ -31,6 +31,7 @@ typedef void (*nats_message_handler)(natsConnection *, natsSubscription *, natsM
 // Every function of libnats that is used: the type of its result, its name and its parameters.
 #define NATS_FUNCTIONS(F) \
     F(nats_status, nats_Open, int64_t lock_spins) \
+    F(void, nats_ReleaseThreadMemory, void) \
     F(const char *, nats_GetLastError, nats_status *status) \
     F(const char *, natsStatus_GetText, nats_status status) \
     F(nats_status, natsOptions_Create, natsOptions **options) \
