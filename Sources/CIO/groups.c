@@ -161,6 +161,14 @@ bool groups_visit(group_visitor *visit, void *context) {
     return has_processes;
 }
 
+bool groups_have(pid_t pid) {
+    int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    process process;
+    bool have = proc >= 0 && read_process(proc, pid, &process) && owner(proc, pid, process) != NULL;
+    if (proc >= 0) close(proc);
+    return have;
+}
+
 bool process_ignores(pid_t pid, int signal_number) {
     char text[4096];
     int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

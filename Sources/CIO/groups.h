@@ -32,6 +32,9 @@ typedef void group_visitor(const group *group, pid_t process, bool has_left, voi
 /// Returns false if `/proc` shows no process. Takes some microseconds for each process of the system.
 bool groups_visit(group_visitor *visit, void *context);
 
+/// Whether a process belongs to one of the programs. Async-signal-safe.
+bool groups_have(pid_t process);
+
 /// Whether a process ignores a signal. Shells start their background processes so for SIGINT.
 bool process_ignores(pid_t process, int signal_number);
 

@@ -68,10 +68,10 @@ static void set_foreground(pid_t leader, const struct termios *modes) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-// The shell may have given the terminal to another job meanwhile.
+// The program may have given the terminal to a group of its own, as shells do. The shell of this process may have given it to another job meanwhile.
 static bool is_lent(pid_t leader) {
     pid_t present = tcgetpgrp(terminal);
-    return present == leader || (present != getpgrp() && kill(-present, 0) != 0 && errno == ESRCH);
+    return present == leader || (present != getpgrp() && ((kill(-present, 0) != 0 && errno == ESRCH) || groups_have(present)));
 }
 
 void terminal_take_back(void) {

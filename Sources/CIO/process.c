@@ -37,7 +37,7 @@ struct cio_process {
     command adopt, end;
     pid_t pid;
     pthread_mutex_t lock;
-    bool is_reaped, has_gone;  // guarded; written on the loop's thread
+    bool is_reaped;  // guarded: no signal reaches the program any more
 
     // The fields below belong to the loop's thread.
     child child;
@@ -56,6 +56,7 @@ struct cio_process {
     ending ending;
     bool is_input_open, is_exit_open, is_timer_open;
     bool is_ending, has_terminal;
+    bool has_exited, is_zombie;  // a zombie until `reap`, unless another part of this process has waited for it
     bool has_reported;  // the result is complete and final
     int handle_count;   // open uv handles
     int wait_status;
@@ -121,12 +122,22 @@ static void report(cio_process *process) {
     process->ended.release(process->ended.context);
 }
 
+// Lets the system use the program's number again, which is the number of its group, too. So no signal may follow.
+static void reap(cio_process *process) {
+    group_release(process->group);
+    process->group = NULL;
+    pthread_mutex_lock(&process->lock);
+    if (process->is_zombie)
+        while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    process->is_zombie = false;
+    process->is_reaped = true;
+    pthread_mutex_unlock(&process->lock);
+}
+
 // Removes a process that has reported, and whose group has ended or need not be ended.
 static void leave(cio_process *process) {
     cio_loop *loop = process->loop;
-    pthread_mutex_lock(&process->lock);
-    process->has_gone = true;
-    pthread_mutex_unlock(&process->lock);
+    reap(process);
     if (process->previous != NULL)
         process->previous->next = process->next;
     else
@@ -134,8 +145,6 @@ static void leave(cio_process *process) {
     if (process->next != NULL) process->next->previous = process->previous;
     close_exit(process);
     close_handle(&process->is_timer_open, (uv_handle_t *)&process->timer);
-    group_release(process->group);
-    process->group = NULL;
     if (loop->processes == NULL) uv_timer_stop(&loop->watch);
     loop_process_has_gone(loop);
 }
@@ -148,7 +157,8 @@ static bool has_open_output(const cio_process *process) {
 
 // Called when the process or one of its outputs has ended. Reports the end if nothing is left to wait for.
 static void check(cio_process *process) {
-    if (process->has_reported || !process->is_reaped || has_open_output(process)) return;
+    if (process->has_reported || !process->has_exited || has_open_output(process)) return;
+    if (!process->is_ending) reap(process);
     report(process);
     if (!process->is_ending) leave(process);
 }
@@ -158,17 +168,17 @@ static bool on_look(ending *ending, bool is_empty, uint64_t late) {
     for (int i = 0; i < 2; i++)
         if (process->outputs[i].is_full) close_output(process, i);
     check(process);
-    bool is_over = is_empty && process->is_reaped && process->has_reported;
-    if (!is_over && late < (process->is_reaped ? LAST_WORDS : GIVEN_UP)) return false;
-    if (!process->is_reaped && process->has_terminal) terminal_take_back();
-    if (!process->is_reaped) process->wait_status = SIGKILL;
+    bool is_over = is_empty && process->has_exited && process->has_reported;
+    if (!is_over && late < (process->has_exited ? LAST_WORDS : GIVEN_UP)) return false;
+    if (!process->has_exited && process->has_terminal) terminal_take_back();
+    if (!process->has_exited) process->wait_status = SIGKILL;
     report(process);
     leave(process);
     return true;
 }
 
 static void end_process(cio_process *process, cio_cause cause) {
-    if (process->is_ending || process->has_gone) return;
+    if (process->is_ending || process->is_reaped) return;
     process->is_ending = true;
     process->ending.group = process->group;
     process->ending.look = on_look;
@@ -188,24 +198,26 @@ static void on_timeout(uv_timer_t *timer) {
     end_process(process, CIO_CANCEL);
 }
 
-static void reap(cio_process *process, int options) {
-    pthread_mutex_lock(&process->lock);
+// Looks whether the program has exited, without reaping it: its descendants may still get signals by the number of its group.
+static void note_exit(cio_process *process, int options) {
+    siginfo_t info = {.si_pid = 0};
     int found;
     do {
-        found = waitpid(process->pid, &process->wait_status, options);
+        found = waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOWAIT | options);
     } while (found < 0 && errno == EINTR);
-    // Another part of the program may have waited for the child. The status is then neither an exit nor a signal.
-    if (found < 0) process->wait_status = W_STOPCODE(0);
-    if (found != 0) process->is_reaped = true;
-    pthread_mutex_unlock(&process->lock);
+    process->is_zombie = found == 0 && info.si_pid != 0;
+    process->has_exited = found < 0 || process->is_zombie;
+    if (found < 0) process->wait_status = W_STOPCODE(0);  // neither an exit nor a signal
+    if (process->is_zombie)
+        process->wait_status = info.si_code == CLD_EXITED ? W_EXITCODE(info.si_status, 0) : info.si_status;
 }
 
 static void on_exit_watch(uv_poll_t *exit, int status, int events) {
     (void)status;
     (void)events;
     cio_process *process = exit->data;
-    reap(process, WNOHANG);
-    if (!process->is_reaped) return;
+    note_exit(process, WNOHANG);
+    if (!process->has_exited) return;
     close_exit(process);
     if (process->has_terminal) {
         terminal_take_back();
@@ -233,7 +245,7 @@ static void watch_terminal(cio_process *process) {
 static void on_watch(uv_timer_t *watch) {
     cio_loop *loop = watch->data;
     for (cio_process *process = loop->processes; process != NULL; process = process->next)
-        if (!process->is_reaped) watch_terminal(process);
+        if (!process->has_exited) watch_terminal(process);
 }
 
 // MARK: input and output, on the loop's thread
@@ -320,7 +332,7 @@ static void watch_exit(cio_process *process) {
     }
     close_exit(process);
     kill(-process->pid, SIGKILL);
-    reap(process, 0);
+    note_exit(process, 0);
     if (process->has_terminal) terminal_take_back();
 }
 
@@ -425,7 +437,8 @@ static cio_process *make_process(cio_loop *loop, const cio_program *program) {
 static void abandon(cio_process *process) {
     child *child = &process->child;
     kill(-child->pid, SIGKILL);
-    reap(process, 0);
+    note_exit(process, 0);
+    reap(process);
     close_descriptor(&child->exit);
     close_child(child);
 }
@@ -464,7 +477,7 @@ void cio_process_end(cio_process *process, cio_cause cause) {
 int cio_process_signal(cio_process *process, int signal_number) {
     process->was_signalled = true;
     pthread_mutex_lock(&process->lock);
-    int error = process->has_gone ? ESRCH : kill(-process->pid, signal_number) == 0 ? 0 : errno;
+    int error = process->is_reaped ? ESRCH : kill(-process->pid, signal_number) == 0 ? 0 : errno;
     pthread_mutex_unlock(&process->lock);
     return error;
 }

@@ -45,6 +45,22 @@ import Testing
                 """)
     }
 
+    @Test("A program that has exited keeps its number while descendants hold its output, so no signal reaches a stranger")
+    func zombie() throws {
+        try script(
+            processFunctions + """
+                local program = opscript.process { "sh", "-c", "sleep 1000 & exit 3", stdout = "capture" }
+                local path, state = "/proc/" .. program.pid .. "/stat"
+                repeat
+                    local file = assert(io.open(path), "the system may use the number again")
+                    state = file:read "a":match "%) (%a)"
+                    file:close()
+                until state == "Z"
+                program:kill "TERM"
+                assert(program:wait().status == 3 and not io.open(path))
+                """)
+    }
+
     @Test("A daemon outlives a program that ends by itself, also when its operation or the runtime ends later")
     func daemons() throws {
         var pid = 0

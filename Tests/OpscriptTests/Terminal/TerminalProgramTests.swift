@@ -117,6 +117,29 @@ struct TerminalProgramTests {
         try terminal.expectShell(status: 0)
     }
 
+    @Test("The terminal returns from a shell that was killed while one of its jobs had the terminal")
+    func subgroup() throws {
+        let terminal = try Self.start(
+            """
+            local program = opscript.process { "bash", "-ic", "sleep 1000; :", terminal = true, stdout = "inherit" }
+            local job
+            repeat
+              local stat = io.open("/proc/" .. program.pid .. "/stat")
+              job = stat:read("a"):match "%) %a %d+ %d+ %d+ %d+ (%d+)"
+              stat:close()
+            until job ~= tostring(program.pid) and opscript.run { "ps", "-o", "comm=", "-p", job } == "sleep"
+            program:kill "KILL"
+            program:wait()
+            io.write "name: "
+            print("got " .. io.read())
+            os.execute("kill " .. job)
+            """)
+        try terminal.expect { $0.last?.hasSuffix("name:") == true }
+        try terminal.enter("one")
+        try terminal.expect { $0.contains("got one") }
+        try terminal.expectShell(status: 0)
+    }
+
     @Test("A program that another signal has stopped is left alone")
     func leftAlone() throws {
         let terminal = try Self.start(
