@@ -253,8 +253,8 @@ import Synchronization
     /// Sets the function that describes a wait for a place, such as `for a place: 'make' has the only one`. Nil if no program has places.
     package func describePlaces(_ describe: @escaping @Sendable () -> String?) { describesPlaces.withLock { $0 = describe } }
 
-    /// The reason why no thread takes an operation that is ready, if programs have all places.
-    var purposeOfWaitForPlace: String? { isEveryPlaceHeld ? describesPlaces.withLock { $0 }?() : nil }
+    /// The reason why no thread takes an operation that is ready, if programs or other users of the source have all places.
+    var purposeOfWaitForPlace: String? { isEveryPlaceHeld || awaitsSource ? describesPlaces.withLock { $0 }?() : nil }
 
     // MARK: Shutdown
 

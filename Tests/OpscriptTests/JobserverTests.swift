@@ -107,6 +107,22 @@ struct JobserverTests {
         #expect(outcome.text == "ab", "\(outcome)")
     }
 
+    @Test("An operation that waits for a token of make says so")
+    func why() throws {
+        let outcome = try run(
+            [
+                "script.lua": """
+                local queue = opscript.OperationQueue.new()
+                queue:addOperation(function()
+                  local op = queue:addOperation(function() end)
+                  repeat local reason = op:why() until reason and reason:find "place"
+                  print((op:why()))
+                end):waitUntilFinished()
+                """
+            ], "mkfifo tokens; exec 9<>tokens; MAKEFLAGS=\" -j3 --jobserver-auth=fifo:$PWD/tokens\" $OPSCRIPT script.lua")
+        #expect(outcome.text == "an unnamed Operation waits for a place: other jobs of make have them\n", "\(outcome)")
+    }
+
     @Test("If make has not passed its jobserver on, the run says so once, and has its usual places")
     func notPassedOn() throws {
         let outcome = try run(

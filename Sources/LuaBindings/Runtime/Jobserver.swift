@@ -58,6 +58,9 @@ package final class Jobserver: PlaceSource, @unchecked Sendable {
         return Array("MAKEFLAGS=\(flags.with(address, placeCount: placeCount))".utf8)
     }
 
+    /// The users that have the places when the engine gets none.
+    var users: String { isOfMake ? "other jobs of make" : "programs that read make's jobserver" }
+
     /// Makes the engine take its places from make. Does nothing for a jobserver of its own.
     func begin(for engine: Engine) { if isOfMake { engine.takePlaces(from: self) } }
 

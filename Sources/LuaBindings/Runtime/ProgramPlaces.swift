@@ -137,7 +137,8 @@ final class ProgramPlaces: Sendable {
 
     /// The reason why an operation that is ready does not run, if programs have places.
     var purposeOfWait: String? {
-        state.withLock { Self.places(of: $0) }.map { "for a place: \($0); \(Self.advice)" }
+        if let jobserver, engine.awaitsSource { return "for a place: \(jobserver.users) have them" }
+        return state.withLock { Self.places(of: $0) }.map { "for a place: \($0); \(Self.advice)" }
     }
 
     /// The reason why an operation that executes waits; nil if it does not wait for places.

@@ -90,6 +90,9 @@ extension Engine {
         }
     }
 
+    /// Whether work waits because the source of places has none to lend.
+    package var awaitsSource: Bool { pool.withLock { $0.isShortOfWorkers && $0.places.missing(of: $0.target - $0.places.withheld) > 0 } }
+
     /// Whether work waits because each worker that may be awake waits for a program in its place.
     package var isEveryPlaceHeld: Bool {
         pool.withLock { pool in
