@@ -12,8 +12,7 @@
 #include "spawn.h"
 
 enum {
-    FIRST_BLOCK = 4096,
-    LEAST_FREE = 1024,      // in a block, before it grows
+    FIRST_BLOCK = 4096, LEAST_FREE = 1024,  // bytes of a block, and in it before it grows
     WATCH = 100,            // milliseconds between two checks whether a program wants the terminal
     LAST_WORDS = 100,       // milliseconds after the last process until outputs held open by others are abandoned
     GIVEN_UP = 5000,        // milliseconds after SIGKILL until a process that the system does not end is abandoned
@@ -127,9 +126,7 @@ static void reap(cio_process *process) {
     group_release(process->group);
     process->group = NULL;
     pthread_mutex_lock(&process->lock);
-    if (process->is_zombie)
-        while (waitpid(process->pid, NULL, 0) < 0 && errno == EINTR) continue;
-    process->is_zombie = false;
+    if (process->is_zombie && !process->is_reaped) reap_child(process->pid);
     process->is_reaped = true;
     pthread_mutex_unlock(&process->lock);
 }
@@ -198,26 +195,18 @@ static void on_timeout(uv_timer_t *timer) {
     end_process(process, CIO_CANCEL);
 }
 
-// Looks whether the program has exited, without reaping it: its descendants may still get signals by the number of its group.
-static void note_exit(cio_process *process, int options) {
-    siginfo_t info = {.si_pid = 0};
-    int found;
-    do {
-        found = waitid(P_PID, (id_t)process->pid, &info, WEXITED | WNOWAIT | options);
-    } while (found < 0 && errno == EINTR);
-    process->is_zombie = found == 0 && info.si_pid != 0;
-    process->has_exited = found < 0 || process->is_zombie;
-    if (found < 0) process->wait_status = W_STOPCODE(0);  // neither an exit nor a signal
-    if (process->is_zombie)
-        process->wait_status = info.si_code == CLD_EXITED ? W_EXITCODE(info.si_status, 0) : info.si_status;
+// Returns whether the program has exited.
+static bool note_exit(cio_process *process, int options) {
+    int found = look_at_child(process->pid, options, &process->wait_status);
+    process->is_zombie = found > 0;
+    return process->has_exited = found != 0;
 }
 
 static void on_exit_watch(uv_poll_t *exit, int status, int events) {
     (void)status;
     (void)events;
     cio_process *process = exit->data;
-    note_exit(process, WNOHANG);
-    if (!process->has_exited) return;
+    if (!note_exit(process, WNOHANG)) return;
     close_exit(process);
     if (process->has_terminal) {
         terminal_take_back();

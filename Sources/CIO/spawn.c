@@ -157,6 +157,21 @@ int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes) {
     return 0;
 }
 
+int look_at_child(pid_t pid, int options, int *status) {
+    siginfo_t info = {.si_pid = 0};
+    int found;
+    do {
+        found = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT | options);
+    } while (found < 0 && errno == EINTR);
+    if (found == 0 && info.si_pid == 0) return 0;
+    *status = found < 0 ? W_STOPCODE(0) : info.si_code == CLD_EXITED ? W_EXITCODE(info.si_status, 0) : info.si_status;
+    return found < 0 ? -1 : 1;
+}
+
+void reap_child(pid_t pid) {
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
 int watch_child(pid_t pid, int *pidfd) {
     int error = 0;
     // The child runs already, so that this is no moment to give up: another thread may have taken the descriptor that was kept free for this.
@@ -170,7 +185,7 @@ int watch_child(pid_t pid, int *pidfd) {
     // Not the error of a lack of descriptors, after which the program would be started again.
     if (error == EMFILE || error == ENFILE) error = ECHILD;
     kill(-pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+    reap_child(pid);
     return error;
 }
 

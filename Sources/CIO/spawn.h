@@ -26,6 +26,13 @@ bool spawn(const cio_program *program, group *group, child *child, cio_start_err
 /// them with posix_spawnattr_destroy. Returns 0 or an errno.
 int child_attributes(const sigset_t *reset, posix_spawnattr_t *attributes);
 
+/// Whether a child has exited: 1 as a zombie until `reap_child`, 0 not yet, -1 if another part of this process has waited for it. The status is then neither
+/// an exit nor a signal. The options are those of waitid besides WEXITED and WNOWAIT.
+int look_at_child(pid_t pid, int options, int *status);
+
+/// Waits for a child, whose number the system may use again afterwards.
+void reap_child(pid_t pid);
+
 /// Opens a pidfd for a new child; kills the child's group if this process has no descriptor left. Returns 0 or an errno.
 int watch_child(pid_t pid, int *pidfd);
 
