@@ -29,7 +29,7 @@ static ct_prompt_end ending;
 static char *last_line;
 static char *completion, *choices;
 
-enum { CONTROL_C = 3, CONTROL_Z = 26 };
+enum { CONTROL_C = 3, QUOTE = 22 /* inserts the next key */, CONTROL_Z = 26, ESCAPE = 27, SOON = 20 /* milliseconds between bytes of one key */ };
 
 // MARK: where the cursor is
 
@@ -74,9 +74,23 @@ static int rows_to(bool end_of_line) {
     return place_after(end_of_line ? line->lastchar : line->cursor, line, columns > 0 ? columns : 80).row;
 }
 
+// Moves the cursor behind the line. During a search, the text of the search is in a row below, which is erased.
+static void go_to_end(void) {
+    int columns = ct_columns(ct_terminal());
+    const LineInfoW *line = el_wline(editor);
+    size_t count = (size_t)(line->lastchar - line->buffer);
+    const wchar_t *newline = wmemchr(line->buffer, L'\n', count);
+    place end = place_after(newline != NULL ? newline : line->lastchar, line, columns > 0 ? columns : 80);
+    char move[32];
+    for (int rows = end.row - rows_to(false); rows > 0; rows--) ct_write("\x1b[B", 3);
+    ct_write(move, (size_t)snprintf(move, sizeof move, "\x1b[%dG%s", end.column + 1, newline != NULL ? "\x1b[J" : ""));
+}
+
 // Moves to the row below and leaves the line as it is.
-static void leave_line(void) {
-    for (int rows = rows_to(true) - rows_to(false); rows > 0; rows--) ct_write("\x1b[B", 3);
+static void leave_line(const char *mark) {
+    ct_forget_tail();
+    go_to_end();
+    ct_write(mark, strlen(mark));
     ct_write("\r\n", 2);
 }
 
@@ -84,6 +98,17 @@ static void redraw(void) {
     ct_begin_row();
     el_set(editor, EL_REFRESH);
     fflush(output);
+}
+
+// libedit moves parts of rows, and does not count the columns of wide characters. So a line of several rows that has some is drawn anew.
+static void mend_rows(void) {
+    const LineInfoW *line = el_wline(editor);
+    const wchar_t *next = line->buffer;
+    while (next < line->lastchar && *next != L'\n' && wcwidth(*next) < 2) next++;
+    if (next == line->lastchar || *next == L'\n' || rows_to(true) == 0) return;
+    ct_bottom_is_prompt(rows_to(false));
+    ct_bottom_take_away();
+    redraw();
 }
 
 // MARK: waiting for a key
@@ -119,6 +144,7 @@ static void look_at_notice(void) {
     ct_clear_notice();
     if (atomic_exchange(&ct_was_continued, false)) set_raw(false);
     if (atomic_exchange(&ct_was_resized, false)) {
+        ct_forget_tail();
         if (ct_bottom_is_visible()) {
             ct_bottom_is_prompt(rows_to(false));
             ct_bottom_take_away();
@@ -132,6 +158,30 @@ static int read_byte(unsigned char *byte) {
     ssize_t count = read(STDIN_FILENO, byte, 1);
     return count == 1 ? 1 : count < 0 && (errno == EINTR || errno == EAGAIN) ? 0 : -1;
 }
+
+// Bytes that were read ahead, and are taken as they are.
+static unsigned char ahead[8];
+static size_t ahead_count;
+static bool is_pasted;  // the terminal marks the beginning and the end of a pasted text
+
+// Reads what follows an escape character as long as it may mark a pasted text. Returns whether it does.
+static bool read_mark(void) {
+    static const char begin[] = "\x1b[200~", end[] = "\x1b[201~";
+    ahead[0] = ESCAPE;
+    ahead_count = 1;
+    while (ahead_count < sizeof begin - 1 && (memcmp(ahead, begin, ahead_count) == 0 || memcmp(ahead, end, ahead_count) == 0)) {
+        struct pollfd event = {STDIN_FILENO, POLLIN, 0};
+        if (poll(&event, 1, SOON) <= 0 || read_byte(&ahead[ahead_count]) <= 0) return false;
+        ahead_count++;
+    }
+    bool is_begin = memcmp(ahead, begin, sizeof begin - 1) == 0;
+    if (!is_begin && memcmp(ahead, end, sizeof end - 1) != 0) return false;
+    is_pasted = is_begin;
+    ahead_count = 0;
+    return true;
+}
+
+static void drop_first_ahead(void) { memmove(ahead, ahead + 1, --ahead_count); }
 
 // Adds a byte to a character. Returns true when it is complete.
 static bool decode(unsigned char byte, wchar_t *character) {
@@ -180,8 +230,7 @@ static bool await_terminal(void) {
 
 static int end_line(ct_prompt_end why) {
     ending = why;
-    if (why == CT_INTERRUPTED) ct_write("^C", 2);
-    leave_line();
+    leave_line(why == CT_INTERRUPTED ? "^C" : "");
     return -1;
 }
 
@@ -190,6 +239,12 @@ static int get_key(EditLine *unused, wchar_t *character) {
     (void)unused;
     if (!is_raw) set_raw(false);
     fflush(output);
+    mend_rows();
+    if (ahead_count > 0) {
+        *character = ahead[0];
+        drop_first_ahead();
+        return 1;
+    }
     for (;;) {
         if (ct_is_lent()) {
             if (await_terminal()) return end_line(CT_LEFT);
@@ -222,7 +277,14 @@ static int get_key(EditLine *unused, wchar_t *character) {
             suspend(&cooked);
             continue;
         }
+        if (byte == ESCAPE && read_mark()) continue;
+        if (byte == ESCAPE) drop_first_ahead();
         if (!decode(byte, character)) continue;
+        // A tab in a pasted text is no request for completion.
+        if (is_pasted && byte < ' ' && byte != '\n' && byte != '\r' && byte != ESCAPE) {
+            ahead[ahead_count++] = byte;
+            *character = QUOTE;
+        }
         if (!ct_bottom_is_visible()) redraw();
         // libedit draws from here on.
         ending = CT_LINE;
@@ -252,7 +314,7 @@ static unsigned char complete(EditLine *unused, int key) {
     free(before);
     if (completion == NULL || choices == NULL) return CC_ERROR;
     if (*choices != '\0') {
-        leave_line();
+        leave_line("");
         for (const char *next = choices; *next != '\0';) {
             size_t count = strcspn(next, "\n");
             ct_write(next, count);
@@ -344,6 +406,7 @@ ct_prompt_end ct_prompt_read(const char *prompt, const char **line) {
     ct_wake_on_interrupt();
     ct_changes_modes = true;
     is_raw = false;
+    fputs("\x1b[?2004h", output);
     ending = CT_LINE;
     int count = 0;
     const char *read = el_gets(editor, &count);
@@ -353,6 +416,8 @@ ct_prompt_end ct_prompt_read(const char *prompt, const char **line) {
         ending = CT_END_OF_INPUT;
         ct_write("\r\n", 2);
     }
+    fputs("\x1b[?2004l", output);
+    fflush(output);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &cooked);
     ct_changes_modes = false;
     ct_bottom_is_prompt(0);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <termios.h>
@@ -45,7 +44,8 @@ static size_t status_count;
 static bool at_row_start = true;
 static char tail[TAIL];            // an unfinished line, held back until its newline arrives
 static size_t tail_count;
-static bool is_tail_shown;         // the beginning of a line is on the screen, so the status waits for its end
+// The beginning of a line is on the screen. The status waits for its end. Above a prompt, `tail` still has it: it is written again with the rest.
+static bool is_tail_shown;
 
 static int64_t milliseconds(void) {
     struct timespec now;
@@ -133,29 +133,44 @@ static void write_lines(const char *bytes, size_t count) {
     }
 }
 
+void ct_forget_tail(void) {
+    if (is_tail_shown) tail_count = 0;
+    is_tail_shown = false;
+}
+
 void ct_bottom_none(void) {
     ct_bottom_take_away();
     bottom = NOTHING;
+    ct_forget_tail();
     write_lines(tail, tail_count);
     tail_count = 0;
-    is_tail_shown = false;
 }
 
 // Writes the beginning of an unfinished line, because its writer seems to wait for input.
 static void show_tail(void) {
     ct_bottom_take_away();
     write_lines(tail, tail_count);
-    tail_count = 0;
-    if (bottom == PROMPT) {
-        ct_begin_row();
-        signal_event(notice);
-    } else {
-        is_tail_shown = true;
-    }
+    // A line of several rows is not written again.
+    is_tail_shown = bottom != PROMPT || (int)tail_count < ct_columns(terminal);
+    if (bottom != PROMPT || !is_tail_shown) tail_count = 0;
+    if (bottom != PROMPT) return;
+    ct_begin_row();
+    signal_event(notice);
+}
+
+// Makes room for the whole of a line whose beginning is in the row above the prompt.
+static void recall_tail(void) {
+    static const char erase[] = "\x1b[A\r\x1b[J";
+    ct_bottom_take_away();
+    write_all(terminal, erase, sizeof erase - 1);
+    at_row_start = true;
+    is_tail_shown = false;
 }
 
 static void emit(const char *bytes, size_t count) {
     if (bottom == NOTHING) return ct_write(bytes, count);
+    bool was_shown = bottom == PROMPT && is_tail_shown && count > 0;
+    if (was_shown) recall_tail();
     const char *last = memrchr(bytes, '\n', count);
     if (last != NULL) {
         ct_bottom_take_away();
@@ -180,6 +195,7 @@ static void emit(const char *bytes, size_t count) {
         count -= part;
         if (tail_count == sizeof tail) show_tail();
     }
+    if (was_shown && tail_count > 0) show_tail();
 }
 
 void ct_status_show(const char *text, size_t count) {
@@ -226,7 +242,7 @@ static void *pump(void *unused) {
     int64_t held_since = 0;
     for (;;) {
         struct pollfd events[2] = {{master, POLLIN, 0}, {stop_pump, POLLIN, 0}};
-        bool holds = tail_count > 0;  // other threads only set it to 0
+        bool holds = tail_count > 0 && !is_tail_shown;  // other threads only set the count to 0
         if (!holds) held_since = 0;
         int64_t left = holds && held_since != 0 ? held_since + HELD_BACK - milliseconds() : HELD_BACK;
         poll(events, 2, holds ? (left > 0 ? (int)left : 0) : -1);
@@ -237,7 +253,7 @@ static void *pump(void *unused) {
             kept = emit_without_markers(buffer, all);
             memmove(buffer, buffer + all - kept, kept);
         }
-        if (tail_count == 0)
+        if (tail_count == 0 || is_tail_shown)
             held_since = 0;
         else if (held_since == 0)
             held_since = milliseconds();
@@ -462,33 +478,4 @@ void ct_take_back(void) {
 
 bool ct_is_lent(void) { return is_lent; }
 
-// MARK: small things
-
 bool ct_is_foreground(void) { return tcgetpgrp(terminal) == getpgrp(); }
-
-void ct_flush(void) { fflush(stdout); }
-
-int ct_columns(int descriptor) {
-    struct winsize size;
-    return ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
-int ct_open_locked(const char *path) {
-    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (descriptor < 0) return -1;
-    while (flock(descriptor, LOCK_EX) != 0) {
-        if (errno == EINTR) continue;
-        close(descriptor);
-        return -1;
-    }
-    return descriptor;
-}
-
-void ct_interrupt(void) {
-    sigset_t interrupt, before;
-    sigemptyset(&interrupt);
-    sigaddset(&interrupt, SIGINT);
-    pthread_sigmask(SIG_UNBLOCK, &interrupt, &before);
-    raise(SIGINT);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-}

@@ -31,6 +31,8 @@ void ct_bottom_is_prompt(int rows);
 bool ct_bottom_is_visible(void);
 /// Erases the prompt or the status at the bottom.
 void ct_bottom_take_away(void);
+/// Leaves the beginning of an unfinished line where it is, because the next row belongs to something else.
+void ct_forget_tail(void);
 /// Removes the prompt or the status for good. Writes an unfinished line that was held back.
 void ct_bottom_none(void);
 void ct_write(const char *bytes, size_t count);

@@ -136,8 +136,9 @@ struct Command {
             return end(runtime, after: error)
         }
         if isPrompt {
-            if !options.showsLuaVersion { print(Runtime.luaCopyright) }
-            if let prompt = LivePrompt(runtime) { try prompt.run() } else { try Session(runtime).run() }
+            let prompt = LivePrompt(runtime)
+            if !options.showsLuaVersion { print(prompt == nil ? Runtime.luaCopyright : LivePrompt.greeting) }
+            if let prompt { try prompt.run() } else { try Session(runtime).run() }
             endIfForked(runtime)
             if runtime.requestedExitStatus == nil, let signal = runtime.lastInterrupt, signal != SIGINT { return cancel(runtime) }
         }

@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/// The text of editor/opscript.d.lua.
+const char *ct_annotations(void);
+
 // MARK: relay
 
 /// Begins to relay the output of the process to the terminal of `descriptor`. Returns false, and changes nothing, if the system has no

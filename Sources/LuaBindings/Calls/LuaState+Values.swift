@@ -1,4 +1,5 @@
 import CLua
+import Synchronization
 
 /// Calls that pass values of the host to the main state, or from it. Each leaves the stack as it was, unless its comment says otherwise.
 extension LuaState {
@@ -27,6 +28,26 @@ extension LuaState {
             publishSettings()
             return try encode(count: 1, CLUA_BODY)
         }
+    }
+
+    /// Prints the values of an expression, or runs statements. The console decides which variables stay and how values look, unless `isPlain`.
+    func runLine(_ source: String, name: String, isPlain: Bool) throws(Failure) {
+        try load(expression: source, name: name)
+        let lua = unsafe running, base = unsafe lua_gettop(lua) - 1
+        defer { unsafe lua_settop(lua, base) }
+        let usesConsole = !isPlain && core.hasConsole.load(ordering: .relaxed)
+        if usesConsole {
+            try unsafe Call(lua: lua, state: self).pushOrFail([.string(source)])
+            try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "bind", 2, &failure) }
+        }
+        try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
+        let count = unsafe lua_gettop(lua) - base
+        if count == 0 { return }
+        if usesConsole { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", count, &failure) } }
+        let shown = unsafe lua_gettop(lua) - base
+        do throws(Failure) {
+            try unsafe attempt { lua, failure in unsafe clua_print(lua, shown, &failure) }
+        } catch { throw error.with(message: "error calling 'print' (\(error.message))") }
     }
 
     /// Calls a function of the console.

@@ -1,6 +1,7 @@
 import CLua
 import Glibc
 import OpEngine
+import Synchronization
 
 /// The host's use of the main state. Each function leaves the stack as it was, unless its comment says otherwise.
 extension LuaState {
@@ -47,27 +48,12 @@ extension LuaState {
         }
     }
 
-    /// Prints the values of an expression, or runs statements. The console decides how values look, unless `isPlain`.
-    func runLine(_ source: String, name: String, isPlain: Bool) throws(Failure) {
-        try load(expression: source, name: name)
-        let lua = unsafe running, base = unsafe lua_gettop(lua) - 1
-        defer { unsafe lua_settop(lua, base) }
-        try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, LUA_MULTRET, &failure) }
-        let count = unsafe lua_gettop(lua) - base
-        if count == 0 { return }
-        if hasConsole, !isPlain { try unsafe attempt { lua, failure in unsafe clua_call_console(lua, "format", count, &failure) } }
-        let shown = unsafe lua_gettop(lua) - base
-        do throws(Failure) {
-            try unsafe attempt { lua, failure in unsafe clua_print(lua, shown, &failure) }
-        } catch { throw error.with(message: "error calling 'print' (\(error.message))") }
-    }
-
     /// Runs a script that returns a table of functions, and keeps the table for `callConsole`.
     func openConsole(_ source: String, name: String) throws(Failure) {
         try load(source, name: name)
         try unsafe attempt { lua, failure in unsafe clua_call_script(lua, 0, 1, &failure) }
         unsafe clua_keep_console(running)
-        hasConsole = true
+        core.hasConsole.store(true, ordering: .relaxed)
     }
 
     func setArguments(_ arguments: [String], script: Int) throws(Failure) {

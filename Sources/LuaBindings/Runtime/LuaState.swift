@@ -34,8 +34,6 @@ final class LuaState: @unchecked Sendable {
     var missingResult: MissingResult?
     /// The last error of a host function, until a failure of Lua shows whether that was the cause.
     var thrownByHost: (message: String, error: any Error)?
-    /// Whether the console formats the values of `runLine`.
-    var hasConsole = false
     var watchesCollections = false
     /// The innermost run that limits apply to.
     var currentRun: LimitedRun?

@@ -299,12 +299,16 @@ final class RuntimeCore: @unchecked Sendable {
         report(text)
     }
 
+    /// Whether the main state has a console.
+    let hasConsole = Atomic<Bool>(false)
     /// The number of operations that have failed.
     let failedOperationCount = Atomic<Int>(0)
 
     func record(_ failure: OperationFailure) {
         failedOperationCount.wrappingAdd(1, ordering: .relaxed)
         failures.withLock { $0.append(failure) }
+        // A prompt that waits for a key shows it.
+        if hasConsole.load(ordering: .relaxed) { engine.mainInbox.post {} }
         let status = exitStatusAtFailure.load(ordering: .relaxed)
         if status >= 0, !isClosing { requestExit(status, because: .failure(failure)) }
     }

@@ -2,7 +2,7 @@ import LuaBindings
 
 /// The Lua part of the prompt: it shows values and completes names. Run once, when a prompt begins.
 enum ConsoleScript {
-    /// A script that returns a table with the functions `format`, `complete`, `evaluate` and `takeOutput`.
+    /// A script that returns a table with the functions `bind`, `format`, `complete`, `evaluate` and `takeOutput`.
     static var source: String {
         let classes = ["Operation", "BlockOperation", "InvocationOperation", "GroupOperation", "OperationQueue"]
         let members = classes.map { name in
@@ -19,11 +19,120 @@ enum ConsoleScript {
         local string, table, math = { format = string.format, gsub = string.gsub, rep = string.rep, match = string.match,
           sub = string.sub, byte = string.byte, find = string.find, gmatch = string.gmatch }, { concat = table.concat, sort = table.sort, pack = table.pack,
           unpack = table.unpack }, { type = math.type }
+        local pairs, getupvalue, upvaluejoin = pairs, debug.getupvalue, debug.upvaluejoin
         local DEPTH, ELEMENTS, ALL, BYTES, WIDTH = 4, 50, 500, 300, 76
 
         local keywords = {}
         for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true
           until while]]):gmatch "%a+" do keywords[word] = true end
+
+        -- Local variables that stay for the next lines -----------------------------------------------------------------
+
+        -- A function with one upvalue, for each name. Lines share the upvalue, so a function takes it along to another state.
+        local cells = {}
+
+        local function cell(value) return function() return value end end
+
+        local opening = { ["do"] = 1, ["function"] = 1, ["if"] = 1, ["repeat"] = 1, ["end"] = -1, ["until"] = -1 }
+        -- Tokens that are no words, in the order in which they are tried.
+        local tokens = { "^%s+", "^%-%-%[(=*)%[.-%]%1%]", "^%-%-[^\n]*", "^%[(=*)%[.-%]%1%]", "^%d[%w%.]*", "^%p" }
+
+        local function afterString(source, at)
+          local quote = string.sub(source, at, at)
+          repeat
+            at = at + 1
+            local c = string.sub(source, at, at)
+            if c == "\\" then at = at + 1 end
+          until c == quote or c == ""
+          return at + 1
+        end
+
+        -- Returns the words of `source`, the names that it declares as local variables outside of blocks, and `source` with assignments for these
+        -- declarations. A variable to be closed stays a local one.
+        local function scan(source)
+          local words, declared, parts, depth, at, kept = {}, {}, {}, 0, 1, 1
+          while at <= #source do
+            local word = string.match(source, "^[%a_][%w_]*", at)
+            if word == "local" and depth == 0 then
+              local after = string.match(source, "^%s*()", at + 5)
+              local list, last = string.match(source, "^([%a_][%w_%s,<>]*)()", after)
+              local name = list and string.match(list, "^function%s+([%a_][%w_]*)")
+              if name then
+                declared[name] = true
+                parts[#parts + 1] = string.sub(source, kept, at - 1)
+                kept = after
+              elseif list and not string.find(list, "<%s*close%s*>") then
+                -- Without an assignment, the list ends before the word that follows a name.
+                local isAssigned = string.sub(source, last, last) == "="
+                local names, rest = {}, 1
+                repeat
+                  local found, next, comma
+                  found, next = string.match(list, "^%s*([%a_][%w_]*)%s*()", rest)
+                  if not found then break end
+                  names[#names + 1] = found
+                  next = string.match(list, "^<[%s%w]*>%s*()", next) or next
+                  comma, rest = string.match(list, "^(,?)()", next)
+                until comma == ""
+                for _, found in ipairs(names) do
+                  declared[found], words[found] = true, true
+                end
+                parts[#parts + 1] = string.sub(source, kept, at - 1) .. string.rep(" ", after - at) .. table.concat(names, ", ")
+                if not (isAssigned and string.find(list, "^%s*$", rest)) then parts[#parts + 1] = " = nil; " end
+                kept = after + rest - 1
+                at = kept
+                goto continue
+              end
+              at = after
+            elseif word then
+              words[word] = true
+              depth = depth + (opening[word] or 0)
+              at = at + #word
+            elseif string.find(source, "^[\"']", at) then
+              at = afterString(source, at)
+            else
+              local next
+              for _, token in ipairs(tokens) do
+                local _, last = string.find(source, token, at)
+                if last then next = last + 1 break end
+              end
+              at = next or at + 1
+            end
+            ::continue::
+          end
+          parts[#parts + 1] = string.sub(source, kept)
+          return words, declared, table.concat(parts)
+        end
+
+        -- Returns the function of `source` that sees the variables of earlier lines: `chunk` itself if it uses none.
+        local function bind(chunk, source)
+          local words, declared, code = scan(source)
+          local names = {}
+          for name in next, words do
+            if cells[name] or declared[name] then names[#names + 1] = name end
+          end
+          for name in next, declared do
+            if not words[name] then names[#names + 1] = name end
+          end
+          if #names == 0 then return chunk end
+          local lead = string.match(code, "^\n*")
+          local head = lead .. "local " .. table.concat(names, ",") .. " return function(...) "
+          code = string.sub(code, #lead + 1)
+          local make = load(head .. "return " .. code .. "\nend", "=stdin", "t") or load(head .. code .. "\nend", "=stdin", "t")
+          if not make then return chunk end
+          local bound = make()
+          for i = 1, 255 do
+            local name = getupvalue(bound, i)
+            if not name then break end
+            if declared[name] then
+              -- The declaration may read an earlier variable of the same name.
+              local value = rawget(globals, name)
+              if cells[name] then value = cells[name]() end
+              cells[name] = cell(value)
+            end
+            if cells[name] then upvaluejoin(bound, i, cells[name], 1) end
+          end
+          return bound
+        end
 
         -- Values ------------------------------------------------------------------------------------------------------
 
@@ -51,6 +160,17 @@ enum ConsoleScript {
           local meta = type(value) == "userdata" and getmetatable(value)
           local name = type(meta) == "table" and rawget(meta, "__name")
           return members[name] and name or nil
+        end
+
+        local function isFrozen(value)
+          local meta = type(value) == "userdata" and getmetatable(value)
+          return type(meta) == "table" and rawget(meta, "__name") == "frozen table"
+        end
+
+        local function copyOf(frozen)
+          local copy = {}
+          for key, element in pairs(frozen) do copy[key] = element end
+          return copy
         end
 
         local ranks = { number = 1, string = 2, boolean = 3 }
@@ -111,6 +231,7 @@ enum ConsoleScript {
           local kind = type(value)
           if kind == "string" then return quoted(value) end
           if classOf(value) then return depth == 0 and object(value) or text(value) end
+          if isFrozen(value) then return "frozen " .. literal(copyOf(value), depth, path, budget, indent) end
           if kind ~= "table" or hasOwnText(value) then return text(value) end
           if path[value] then return "<cycle>" end
           if next(value) == nil then return "{}" end
@@ -125,11 +246,12 @@ enum ConsoleScript {
 
         local function format(...)
           local values = table.pack(...)
+          cells._ = cell(values[1])
           for i = 1, values.n do
             local value = values[i]
             if classOf(value) then
               values[i] = object(value)
-            elseif type(value) == "table" and not hasOwnText(value) then
+            elseif isFrozen(value) or type(value) == "table" and not hasOwnText(value) then
               values[i] = literal(value, 0, {}, { left = ALL }, "")
             end
           end
@@ -180,9 +302,13 @@ enum ConsoleScript {
           if isComment or (chain ~= line and (before == "." and string.sub(line, -#chain - 2, -#chain - 2) ~= "." or before == ":"
             or before == ")" or before == "]")) then return "name", "", {} end
           local value, mark, isGlobal = globals, nil, true
+          local function get(place, name)
+            if place == globals and cells[name] then return cells[name]() end
+            return rawget(place, name)
+          end
           local prefix = string.match(chain, "[%w_]*$")
           for name, separator in string.gmatch(string.sub(chain, 1, #chain - #prefix), "([%w_]*)([%.:])") do
-            value, mark, isGlobal = search(value, function(place) return rawget(place, name) end), separator, false
+            value, mark, isGlobal = search(value, function(place) return get(place, name) end), separator, false
             if value == nil then return "name", prefix, {} end
           end
           local seen, found = {}, {}
@@ -196,7 +322,10 @@ enum ConsoleScript {
           search(value, function(place) for name, item in next, place do offer(name, item) end end)
           local class = classOf(value)
           if class then for _, name in ipairs(members[class]) do offer(name, rawget(module[class], name)) end end
-          if isGlobal then for word in next, keywords do offer(word) end end
+          if isGlobal then
+            for word in next, keywords do offer(word) end
+            for name in next, cells do offer(name) end
+          end
           table.sort(found)
           return "name", prefix, found
         end
@@ -220,7 +349,7 @@ enum ConsoleScript {
             if string.find(message, "<eof>'?$") then return "more", "" end
             error(message, 0)
           end
-          output = {}
+          output, chunk = {}, bind(chunk, source)
           local before = rawget(globals, "print")
           local function say(...)
             local words = table.pack(...)
@@ -236,6 +365,6 @@ enum ConsoleScript {
           return "done", takeOutput()
         end
 
-        return { format = format, complete = complete, evaluate = evaluate, takeOutput = takeOutput }
+        return { bind = bind, format = format, complete = complete, evaluate = evaluate, takeOutput = takeOutput }
         """#
 }

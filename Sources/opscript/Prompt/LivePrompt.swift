@@ -10,6 +10,13 @@ final class LivePrompt: LinePrompt {
     private let text: PromptText
     private let editor: LineEditor
     private var hasAskedBeforeLeaving = false
+    /// The lines that were evaluated. Lua numbers lines in the order of typing, so an error in a function of an earlier line shows that line.
+    private var typed: [Substring] = []
+
+    static var greeting: String {
+        let lua = Runtime.luaCopyright.split(separator: " ").prefix(2).joined(separator: " ")
+        return "opscript \(Runtime.version) with \(lua); :help shows the commands"
+    }
 
     /// Nil if standard input or output is no capable terminal, or if the line editor cannot start. The terminal is unchanged then. The
     /// runtime's console must be open.
@@ -37,6 +44,7 @@ final class LivePrompt: LinePrompt {
     }
 
     private func read(_ variable: String, default text: String) throws(LuaError) -> LineEditor.Input {
+        tellFailures()
         let prompt = self.text(variable, default: text)
         try runtime.catchInterrupts()
         if runtime.requestedExitStatus != nil { return .left }
@@ -69,16 +77,25 @@ final class LivePrompt: LinePrompt {
     /// Runs `source`. Returns whether it is incomplete.
     @discardableResult
     private func evaluate(_ source: String, mayContinue: Bool = false) -> Bool {
+        let lines = typed + source.split(separator: "\n", omittingEmptySubsequences: false)
         do throws(LuaError) {
             try runtime.catchInterrupts()
-            try runtime.runLine(source)
+            try runtime.runLine(String(repeating: "\n", count: typed.count) + source)
+            typed = lines
         } catch {
             if error.isIncomplete, mayContinue { return true }
+            typed = lines
             // The terminal has shown ^C in the same row.
             if !runtime.isForked, runtime.lastInterrupt != nil { Message.write("\n") }
-            if runtime.requestedExitStatus == nil { Message.write(ErrorReport(error, source: source).text) }
+            if runtime.requestedExitStatus == nil { Message.write(ErrorReport(error, source: lines.joined(separator: "\n")).text) }
         }
         return false
+    }
+
+    /// Says which operations have failed without code that has read their errors. Those that were interrupted on request are no news.
+    private func tellFailures() {
+        let failures = runtime.takeUnreadFailures().filter { $0.kind != .interrupted }
+        for group in FailureGroup.all(of: failures) { Message.write(group.report(prefix: "")) }
     }
 
     /// Whether Ctrl-D leaves the prompt. The first Ctrl-D does not if operations are unfinished.
@@ -95,6 +112,7 @@ final class LivePrompt: LinePrompt {
 
     func wake() -> Int32 {
         _ = try? runtime.drain()
+        tellFailures()
         ct_flush()
         if runtime.requestedExitStatus != nil { return Int32(CT_LEAVE) }
         guard let signal = runtime.lastInterrupt else { return Int32(CT_GO_ON) }

@@ -5,16 +5,24 @@ import Reports
 /// A line at the prompt that begins with a colon.
 enum PromptCommand {
     case help, quit
+    case doc(String)
     case time(String)
     case load(String)
     case run(RunCommand)
 
     private static let names =
         [(":help", "", "shows this")] + RunCommand.names + [
+            (":doc", " NAME", "describes a function or a field of opscript"),
             (":time", " EXPR", "evaluates an expression and says how long that took"),
             (":load", " FILE", "runs a file"),
             (":quit", "", "cancels all operations and leaves; Ctrl-D leaves and lets them finish"),
         ]
+
+    private static let hints = """
+        Tab completes, Ctrl-R searches the history, Ctrl-C stops what runs. _ is the last value.
+        A local variable outside of blocks stays for the next lines, and travels with the functions that use it.
+
+        """
 
     /// Nil if no command has this name.
     init?(_ line: String) {
@@ -23,6 +31,7 @@ enum PromptCommand {
         switch parts.first {
         case ":help": self = .help
         case ":quit": self = .quit
+        case ":doc" where !rest.isEmpty: self = .doc(rest)
         case ":time" where !rest.isEmpty: self = .time(rest)
         case ":load" where !rest.isEmpty: self = .load(rest)
         default:
@@ -53,7 +62,9 @@ enum PromptCommand {
     /// Completes the name of a command, or its argument: an expression or a file name.
     static func completion(of line: String, in runtime: Runtime) -> Completion {
         if line.hasPrefix(":load ") { return Completion(of: "\"" + line.dropFirst(6), in: runtime) }
-        if line.hasPrefix(":time ") { return Completion(of: String(line.dropFirst(6)), in: runtime) }
+        if line.hasPrefix(":doc ") || line.hasPrefix(":time ") {
+            return Completion(of: String(line.drop { $0 != " " }.dropFirst()), in: runtime)
+        }
         return completion(of: line, among: names)
     }
 
@@ -65,8 +76,11 @@ enum PromptCommand {
     func perform(in runtime: Runtime, evaluate: (String) -> Void) throws(LuaError) {
         switch self {
         case .help:
-            Message.output(Self.help(of: Self.names) + "Tab completes, Ctrl-R searches the history, Ctrl-C stops what runs.\n")
+            Message.output(Self.help(of: Self.names) + Self.hints)
         case .run(let command): Message.output(command.perform(on: runtime.monitor))
+        case .doc(let name):
+            let lines = Reference().lines(about: name) ?? ["nothing in opscript is called '\(name)'; Tab completes names"]
+            Message.output(lines.joined(separator: "\n") + "\n")
         case .time(let expression):
             let start = ContinuousClock.now
             evaluate(expression)

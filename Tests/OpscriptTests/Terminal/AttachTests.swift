@@ -59,7 +59,7 @@ struct AttachTests {
                 stdin:1: boom
                   error "boom"
                 before
-                stdin:1: attempt to index a nil value (local 'x')
+                stdin:1: attempt to index a nil value (upvalue 'x')
                   local x; print("before") x.y = 1
                         ^
                 stdin:1: unexpected symbol near 'nil'

@@ -235,11 +235,11 @@ struct PromptTests {
         try terminal.enter("local x = y.z")
         try terminal.expect(last: "stdin:1: attempt to index a nil value (global 'y')", "  local x = y.z", "            ^", ">")
         try terminal.enter("1 + + 2")
-        try terminal.expect(last: "stdin:1: unexpected symbol near '1'", "  1 + + 2", "  ^", ">")
+        try terminal.expect(last: "stdin:2: unexpected symbol near '1'", "  1 + + 2", "  ^", ">")
         try terminal.evaluate("function f() error 'broken' end")
         try terminal.enter("f()")
         try terminal.expect(
-            last: "stdin:1: broken", "  f()", "stack traceback:", "        stdin:1: in function 'f'", ">")
+            last: "stdin:3: broken", "  function f() error 'broken' end", "stack traceback:", "        stdin:3: in function 'f'", ">")
         try terminal.evaluate("print = nil")
         try terminal.enter("1")
         try terminal.expect { rows in rows.contains("error calling 'print' (attempt to call a nil value)") }
@@ -254,6 +254,7 @@ struct PromptTests {
             ("t = { n = 1 }; t.t = t; return t", "{ n = 1, t = <cycle> }"), ("{ { { { { 5 } } } } }", "{ { { { {…} } } } }"),
             ("setmetatable({}, { __tostring = function() return 'mine' end })", "mine"), ("'a\\tb' .. 1, nil", "a       b1      nil"),
             ("op = opscript.Operation.new { name = 'six', main = function() return 6, 'x' end }", nil), ("op:start()", nil),
+            ("opscript.freeze { 1, a = { 'x' } }", "frozen { 1, a = frozen { \"x\" } }"),
             ("op", "Operation 'six' (finished) → 6, \"x\""), ("opscript.OperationQueue.new 'q'", "OperationQueue 'q' (0 operations)"),
         ]
         for (line, shown) in steps {
@@ -275,6 +276,100 @@ struct PromptTests {
         try terminal.expect { rows in rows.contains { $0.hasPrefix("cannot open /nonexistent") } && rows.last == ">" }
         try terminal.enter(":load")
         try terminal.expect(last: "usage: :load FILE", ">")
+        try terminal.enter(":doc op:cancel")
+        try terminal.expect { $0.contains("Operation:cancel()") && $0.contains { $0.hasPrefix("  Sets `isCancelled`") } && $0.last == ">" }
+        try terminal.enter(":doc opscript.nothing")
+        try terminal.expect(last: "nothing in opscript is called 'opscript.nothing'; Tab completes names", ">")
+    }
+
+    @Test("A local variable stays for the next lines, and travels; one in a block does not stay")
+    func locals() throws {
+        let terminal = try Terminal()
+        try terminal.startPrompt()
+        let steps = [
+            ("local x, y <const> = 5, 6", nil), ("x + y", "11"), ("_ * 2", "22"), ("local x = x + 1 -- a comment", nil), ("x", "6"),
+            ("local function fact(n) return n < 2 and 1 or n * fact(n - 1) end", nil), ("fact(5)", "120"),
+            ("opscript.OperationQueue.new():addOperation(function() return x, fact(3) end):get()", "6       6"),
+            ("do local z = 1 end; return z", "nil"), ("local print = print; print 'local q'", "local q"), ("q", "nil"),
+            ("local u local v = 3 u = v; return u", "3"), ("x = x + 1; return x", "7"),
+            ("local c <close> = setmetatable({}, { __close = function() print 'closed' end })", "closed"), ("c", "nil"),
+            ("local s = [[ local t = 1 ]]", nil), ("s .. type(t)", " local t = 1 nil"),
+        ]
+        for (line, shown) in steps {
+            try terminal.evaluate(line)
+            if let shown { try terminal.expect(last: shown, ">") }
+        }
+        try terminal.type("fac")
+        try terminal.press("Tab")
+        try terminal.expect { $0.last == "> fact" }
+    }
+
+    @Test("A failure that no line has read is told once, above the line being typed")
+    func failures() throws {
+        let terminal = try Terminal()
+        try terminal.startPrompt()
+        try terminal.evaluate("queue, channel = opscript.OperationQueue.new(), opscript.channel()")
+        try terminal.evaluate("queue:addOperation(function() channel:receive() error 'no such thing' end) and nil")
+        try terminal.evaluate("opscript.after(0.1, function() channel:send(1) end) and nil")
+        try terminal.type("half a line")
+        try terminal.expect { rows in rows.contains("stdin:2: no such thing") && rows.last == "> half a line" }
+        try terminal.press("C-c")
+        try terminal.evaluate("local op = queue:addOperation(function() error 'read' end); pcall(op.get, op)")
+        try terminal.press("C-d")
+        try terminal.expectShell(status: 0)
+    }
+
+    @Test("A pasted text is text: a tab in it completes nothing")
+    func paste() throws {
+        let terminal = try Terminal()
+        try terminal.startPrompt()
+        try terminal.paste("tos\t\t= 1\ntos")
+        try terminal.expect { $0.last == "> tos" }
+        try terminal.press("Enter")
+        try terminal.expect(last: "1", ">")
+        try terminal.evaluate("type(tostring)")
+        try terminal.expect(last: "function", ">")
+    }
+
+    @Test("Ctrl-C in a search leaves the line that was found, and nothing else")
+    func search() throws {
+        let terminal = try Terminal()
+        try terminal.startPrompt()
+        try terminal.evaluate("x = 'something'")
+        try terminal.press("C-r")
+        try terminal.type("some")
+        try terminal.expect { $0.last?.hasPrefix("bck:some") == true }
+        try terminal.press("C-c")
+        try terminal.expect(last: "> x = 'something'^C", ">")
+    }
+
+    @Test("Wide characters that move to the next row are drawn where they are")
+    func wide() throws {
+        let terminal = try Terminal(columns: 30)
+        try terminal.startPrompt()
+        try terminal.type("#'日本語日本語日本語日本語日本語日本語'")
+        try terminal.press("Home")
+        for count in 1...4 {
+            try terminal.type("a")
+            try terminal.expect { rows in
+                rows.suffix(2).joined() == "> \(String(repeating: "a", count: count))#'日本語日本語日本語日本語日本語日本語'"
+            }
+        }
+    }
+
+    @Test("A line that is printed in parts stays one line above the prompt")
+    func parts() throws {
+        let terminal = try Terminal()
+        try terminal.startPrompt()
+        try terminal.evaluate("file = os.getenv('XDG_STATE_HOME') .. '/part'")
+        try terminal.evaluate("function await(i) while not io.open(file .. i) do opscript.sleep(0.01) end return i end")
+        try terminal.evaluate("function step(i) io.write(await(i) == 3 and 'done\\n' or i .. ' ') io.stdout:flush() end")
+        try terminal.evaluate("opscript.OperationQueue.new():addOperation(function() for i = 1, 3 do step(i) end end) and nil")
+        try terminal.type("typed")
+        for (i, shown) in ["1", "1 2", "1 2 done"].enumerated() {
+            try terminal.touch("part\(i + 1)")
+            try terminal.expect(last: shown, "> typed")
+        }
     }
 
     @Test("A key is answered within 20 ms while two operations compute")

@@ -51,6 +51,12 @@ final class Terminal {
     /// Types text.
     func type(_ text: String) throws { try tmux("send-keys", "-l", "--", text) }
 
+    /// Pastes text, which the terminal marks as pasted.
+    func paste(_ text: String) throws {
+        try tmux("set-buffer", "--", text)
+        try tmux("paste-buffer", "-p")
+    }
+
     /// Presses keys, by tmux's names for them.
     func press(_ keys: String...) throws {
         for key in keys { try tmux("send-keys", key) }
