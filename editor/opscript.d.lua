@@ -122,6 +122,18 @@ function opscript.resources(amounts) end
 ---@return opscript.Channel
 function opscript.channel(options) end
 
+---Uses the first of several channels that is ready, in turn if several are. A channel stands for a receive, `{ channel, value, … }` for a send.
+---@param alternatives table<any, opscript.Channel|any[]> under any keys but `timeout`, the longest wait in seconds
+---@return any which # the key of the alternative, or `"timeout"`
+---@return any ... # the received values, or nil and `"closed"`; after a send, true
+function opscript.select(alternatives) end
+
+---Receives from several channels, in turn if several have messages, until all are closed and empty.
+---@param channels table<any, opscript.Channel> by name
+---@return fun(): any, any # the name of the channel, and the values of the message
+---@overload fun(channel: opscript.Channel, ...: opscript.Channel): fun(): any, any
+function opscript.merge(channels) end
+
 ---An immutable copy of a table that every state reads without copying it. Plain values and frozen tables are returned as they are.
 ---@generic T
 ---@param value T

@@ -88,4 +88,119 @@ import Testing
             }
         }
     }
+
+    // MARK: choosing
+
+    private static let choosing = """
+        local seed, senders, receivers, channelCount, capacity, count, cancels, closes = ...
+        local channels = {}
+        for i = 1, channelCount do channels[i] = opscript.channel { capacity = capacity } end
+        -- Their sends never wait, so a stop loses no record.
+        local sent, got = opscript.channel { capacity = math.huge }, opscript.channel { capacity = math.huge }
+        local function generator(state)
+            return function(n)
+                state = (state * 6364136223846793005 + 1442695040888963407)
+                return (state >> 33) % n
+            end
+        end
+        local function sendOne(random, number, i)
+            local way, one, other = random(4), channels[random(#channels) + 1], channels[random(#channels) + 1]
+            local which, from, value
+            if way == 0 then
+                one:send(number, i)
+            elseif way == 1 then
+                repeat which = opscript.select { { one, number, i }, { other, number, i }, timeout = 0.0001 } until which ~= 'timeout'
+            elseif way == 2 then
+                opscript.select { { one, number, i }, { other, number, i } }
+            else
+                repeat
+                    which, from, value = opscript.select { give = { one, number, i }, take = other }
+                    if which == 'take' then
+                        if not from then error 'it is closed' end
+                        got:send(from, value, 0, 0)
+                    end
+                until which == 'give'
+            end
+        end
+        local function send(_, number, seed)
+            local random = generator(seed)
+            for i = 1, count do
+                local isSent, problem = pcall(sendOne, random, number, i)
+                if isSent then sent:send(number, i) else assert(problem:find 'it is closed', problem) end
+            end
+        end
+        local function receive(_, me, seed)
+            local random = generator(seed)
+            if random(3) == 0 then
+                for which, number, i in opscript.merge(channels) do got:send(number, i, me, which) end
+                return
+            end
+            local open = table.move(channels, 1, #channels, 1, {})
+            while next(open) do
+                open.timeout = ({ 0, 0.0001 })[random(4)]
+                local which, number, i = opscript.select(open)
+                open.timeout = nil
+                if number then
+                    got:send(number, i, me, which)
+                elseif which ~= 'timeout' then
+                    assert(i == 'closed')
+                    open[which] = nil
+                end
+            end
+        end
+        local all, random = {}, generator(seed)
+        for i = 1, receivers do all[i] = queue:addOperation(receive, i, seed - i) end
+        for i = 1, senders do all[receivers + i] = queue:addOperation(send, i, seed + i) end
+        -- The first receiver is left, so each value has a receiver.
+        for i = 1, cancels do
+            opscript.sleep(random(3) / 10000)
+            all[2 + random(#all - 1)]:cancel()
+            if i <= closes then channels[i]:close() end
+        end
+        for i = receivers + 1, #all do all[i]:waitUntilFinished() end
+        for _, channel in ipairs(channels) do channel:close() end
+        for _, op in ipairs(all) do
+            op:waitUntilFinished()
+            assert(not op.error or op.error.kind == 'interrupted' and op.isCancelled, op.error)
+        end
+        sent:close()
+        got:close()
+        local isSent, arrived, last = {}, {}, {}
+        for number, i in sent do isSent[number << 32 | i] = true end
+        for number, i, receiver, channel in got do
+            local value, order = number << 32 | i, ('%d %d %d'):format(number, receiver, channel)
+            assert(isSent[value], 'not sent')
+            assert(not arrived[value], 'twice')
+            arrived[value] = true
+            assert(receiver == 0 or i > (last[order] or 0), 'order')
+            last[order] = i
+        end
+        for value in pairs(isSent) do assert(arrived[value], 'lost') end
+        local left = 0
+        for _, channel in ipairs(channels) do left = left + #channel end
+        return left
+        """
+
+    @Test("Random selects, merges, closes and cancels: each value that was sent arrives once, and nothing hangs", arguments: [false, true])
+    func choosing(inProcesses: Bool) throws {
+        let rounds = inProcesses ? 2 : TestLength.isQuick || TestLength.isShort ? 10 : 60
+        for _ in 0..<rounds {
+            let seed = UInt64.random(in: 0...UInt64(UInt32.max))
+            var random = SeededGenerator(seed: seed)
+            let senders = Int.random(in: 1...4, using: &random), receivers = Int.random(in: 1...4, using: &random)
+            let channels = Int.random(in: 1...3, using: &random), capacity = Int.random(in: 1...4, using: &random)
+            let cancels = Int.random(in: 0...3, using: &random), closes = Int.random(in: 0...min(1, channels - 1), using: &random)
+            let workers = Int.random(in: 1...4, using: &random)
+            let arguments: [LuaValue] = [
+                .integer(Int(seed)), .integer(senders), .integer(receivers), .integer(channels), .integer(capacity),
+                .integer(inProcesses ? 20 : TestLength.size(200)), .integer(cancels), .integer(closes),
+            ]
+            func check(_ runtime: Runtime) {
+                do { #expect(try runtime.run(Self.choosing, arguments: arguments) == [0], "seed \(seed)") } catch {
+                    Issue.record("seed \(seed): \(error)")
+                }
+            }
+            if inProcesses { try withProcesses(workers: workers) { check($0) } } else { try withRuntime(workers: workers) { check($0) } }
+        }
+    }
 }

@@ -10,7 +10,7 @@
 // The library functions that the script uses. The new state keeps them, because a body may change libraries before it calls the first of the
 // script's functions, and these outlive the body.
 static const struct {
-    const char *library, *name;
+    const char *library, *name, *other_name;
 } used[] = {
     {LUA_GNAME, "error"},        {LUA_GNAME, "ipairs"},         {LUA_GNAME, "pairs"},
     {LUA_GNAME, "pcall"},        {LUA_GNAME, "rawequal"},       {LUA_GNAME, "setmetatable"},
@@ -23,6 +23,7 @@ static const struct {
     {LUA_GNAME, "getmetatable"},
     {NULL, "now"},               {NULL, "captures"},            {NULL, "waitForAny"},
     {NULL, "workerCount"},       {NULL, "Operation"},           {NULL, "OperationQueue"},
+    {NULL, "select", "choose"},
 };
 
 // Keeps the globals of the script. `module` is the stack index of the module.
@@ -39,7 +40,7 @@ static void keep_globals(lua_State *L, int module) {
         // A sandbox may lack the library `io`.
         if (lua_istable(L, -1)) {
             lua_getfield(L, -1, used[i].name);
-            lua_setfield(L, globals - 1, used[i].name);
+            lua_setfield(L, globals - 1, used[i].other_name != NULL ? used[i].other_name : used[i].name);
         }
         lua_settop(L, globals);
     }

@@ -1,6 +1,7 @@
 import CLua
 import OpEngine
 import OpPlatform
+import Synchronization
 
 /// A queue of values between any number of senders and receivers: scripts in any state, and tasks of the host.
 ///
@@ -19,6 +20,8 @@ public final class Channel: LuaObject, WaitedObject {
     public let capacity: Int
     let core: RuntimeCore
     private let buffer: Guarded<Buffer>
+    /// A number that is higher than those of the channels that `opscript.select` has chosen before; 0 if it has never chosen this one.
+    let turn = Atomic<Int>(0)
 
     /// Makes a channel for a runtime's scripts. Closing the runtime closes the channel.
     ///

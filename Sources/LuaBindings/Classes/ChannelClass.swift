@@ -95,10 +95,20 @@ enum ChannelClass {
     /// Sends the arguments from stack index `first` on.
     private static func send(to channel: Channel, from first: Int32, _ call: Call, waiting: Waiting) throws(CallError) -> Answer {
         if call.isMissing(at: first) { throw .argument(first, Channel.refusalOfNil) }
+        let item = try makeItem(of: call.count - first + 1, for: channel, call)
+        var sent = channel.put(item)
+        // After `sent`, the channel owns the item.
+        defer { if sent != .sent { channel.discard(item) } }
+        if sent == .full { sent = try sendLater(item, to: channel, call, waiting) }
+        if sent == .closed { throw .message(channel.refusalWhenClosed) }
+        return .boolean(sent == .sent)
+    }
+
+    /// A message of the top `count` values. The caller calls `discard` unless the channel takes it.
+    @inline(__always)
+    static func makeItem(of count: Int32, for channel: Channel, _ call: Call) throws(CallError) -> Channel.Item {
         var item = Channel.Item()
-        do throws(Failure) {
-            unsafe item.parcel = try call.state.encodeContents(count: call.count - first + 1, CLUA_INVOCATION)
-        } catch {
+        do throws(Failure) { unsafe item.parcel = try call.state.encodeContents(count: count, CLUA_INVOCATION) } catch {
             throw CallError(error)
         }
         if unsafe !item.parcel.is_flat { call.state.publishSettings() }
@@ -108,12 +118,7 @@ enum ChannelClass {
                 throw error
             }
         }
-        var sent = channel.put(item)
-        // After `sent`, the channel owns the item.
-        defer { if sent != .sent { channel.discard(item) } }
-        if sent == .full { sent = try sendLater(item, to: channel, call, waiting) }
-        if sent == .closed { throw .message(channel.refusalWhenClosed) }
-        return .boolean(sent == .sent)
+        return item
     }
 
     /// Sends an item as soon as there is room. The result is `full` if the time runs out.
@@ -124,7 +129,7 @@ enum ChannelClass {
         if case .not = waiting { return .full }
         let deadline = waiting.deadline
         while true {
-            switch try wait(.toSend, for: channel, call, until: deadline) {
+            switch try wait(for: [(.toSend, channel)], call, until: deadline) {
             case .ready:
                 let sent = channel.put(item)
                 if sent != .full { return sent }
@@ -138,7 +143,7 @@ enum ChannelClass {
     /// Returns the values of a message; nil and the reason if there is none.
     private static func receive(from channel: Channel, _ call: Call, waiting: Waiting) throws(CallError) -> Answer {
         switch channel.take() {
-        case .item(let item): return try deliver(item, from: channel, call)
+        case .item(let item): return .values(try deliver(item, from: channel, call))
         case .closed: return try ended("closed", call)
         case .empty: return try receiveLater(from: channel, call, waiting)
         }
@@ -150,30 +155,30 @@ enum ChannelClass {
         if case .not = waiting { return try ended("empty", call) }
         let deadline = waiting.deadline
         while true {
-            switch try wait(.toReceive, for: channel, call, until: deadline) {
+            switch try wait(for: [(.toReceive, channel)], call, until: deadline) {
             case .ready: break
             case .timedOut: return try ended("timeout", call)
             case .cancelled: return try ended("cancelled", call)
             }
             switch channel.take() {
-            case .item(let item): return try deliver(item, from: channel, call)
+            case .item(let item): return .values(try deliver(item, from: channel, call))
             case .closed: return try ended("closed", call)
             case .empty: continue
             }
         }
     }
 
-    /// Returns the values of an item that has left the channel.
+    /// Pushes the values of an item that has left the channel. Returns their number.
     @inline(__always)
-    private static func deliver(_ item: Channel.Item, from channel: Channel, _ call: Call) throws(CallError) -> Answer {
+    static func deliver(_ item: Channel.Item, from channel: Channel, _ call: Call) throws(CallError) -> Int {
         if let values = item.values {
             try call.push(values)
-            return .values(values.count)
+            return values.count
         }
         defer { channel.discard(item) }
         var parcel = unsafe item.parcel
         do throws(Failure) { try unsafe call.state.decode(&parcel) } catch { throw CallError(error) }
-        return .values(unsafe Int(parcel.value_count))
+        return unsafe Int(parcel.value_count)
     }
 
     private static func ended(_ reason: String, _ call: Call) throws(CallError) -> Answer {
@@ -181,38 +186,45 @@ enum ChannelClass {
         return .values(2)
     }
 
-    private enum Ended { case ready, timedOut, cancelled }
+    enum Ended { case ready, timedOut, cancelled }
+    typealias Way = (purpose: Channel.Waiter.Purpose, channel: Channel)
 
-    /// Waits until something can be sent or received, or the channel is closed. Callbacks run meanwhile.
-    private static func wait(
-        _ purpose: Channel.Waiter.Purpose, for channel: Channel, _ call: Call, until deadline: ContinuousClock.Instant?
-    ) throws(CallError) -> Ended {
+    /// Waits until something can be sent or received in one of the ways, or a channel is closed. Callbacks run meanwhile.
+    static func wait(for ways: [Way], _ call: Call, until deadline: ContinuousClock.Instant?) throws(CallError) -> Ended {
         let state = call.state
-        let waiter = Channel.Waiter(purpose, state.currentOperation) { [inbox = state.inbox] in inbox.wake() }
+        let waiters = ways.map { way in
+            Channel.Waiter(way.purpose, state.currentOperation) { [inbox = state.inbox] in inbox.wake() }
+        }
         var isReady = false, givesUp = true
-        defer { channel.leave(waiter, givesUp: givesUp) }
+        defer { for (way, waiter) in zip(ways, waiters) { way.channel.leave(waiter, givesUp: givesUp) } }
         let outcome = try state.wait(deadline: deadline) {
-            // Jobs that this thread runs before it sleeps may take long, or wait for a message of this channel.
-            isReady = state.inbox.hasWork ? channel.isReadyNow(for: waiter) : channel.isReady(for: waiter)
+            // Jobs that this thread runs before it sleeps may take long, or wait for a message of one of these channels.
+            let hasWork = state.inbox.hasWork
+            isReady = zip(ways, waiters).contains { way, waiter in
+                hasWork ? way.channel.isReadyNow(for: waiter) : way.channel.isReady(for: waiter)
+            }
             return isReady
         }
-        givesUp = !isReady
+        // Several channels may have woken this thread, and it will use one of them.
+        givesUp = !isReady || ways.count > 1
         if isReady { return .ready }
         switch outcome {
         case .satisfied: return .cancelled
         case .timedOut: return .timedOut
-        case .stalled: throw stall(purpose, channel, state)
+        case .stalled: throw stall(ways, state)
         }
     }
 
     /// The error of a wait that nothing can end.
-    private static func stall(_ purpose: Channel.Waiter.Purpose, _ channel: Channel, _ state: LuaState) -> CallError {
+    private static func stall(_ ways: [Way], _ state: LuaState) -> CallError {
         let waiting = state.currentOperation
         let others = state.core.engine.unfinishedOperations().filter { $0 !== waiting }
         let why = others.isEmpty ? "" : "; " + StallReport(waitingFor: others).description(naming: .script)
+        let purposes = Set(ways.map { $0.channel.description(of: $0.purpose) }).sorted().joined(separator: " or ")
+        let remedy = ways.count > 1 ? "use one of them" : ways[0].purpose == .toSend ? "receive from it" : "send to it"
         return .message(
-            "this wait can never end: \(waiting?.displayName ?? "this code") waits \(channel.description(of: purpose)), "
-                + "and nothing is left that could \(purpose == .toSend ? "receive from" : "send to") it\(why)")
+            "this wait can never end: \(waiting?.displayName ?? "this code") waits \(purposes), "
+                + "and nothing is left that could \(remedy)\(why)")
     }
 
     // MARK: properties

@@ -5,7 +5,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep, after, every, process, sh, prelude, captures, workerCount, waitForAny, resources, channel
+        case now, sleep, after, every, process, sh, prelude, captures, workerCount, waitForAny, resources, channel, select
     }
 
     private static let noSlot = UInt32.max  // CLUA_NO_SLOT
@@ -149,6 +149,7 @@ enum ScriptModule {
         case .waitForAny: return try waitForAny(call)
         case .resources: return try call.resources()
         case .channel: return try ChannelClass.make(call)
+        case .select: return try ChannelClass.select(call)
         case nil: throw .message("opscript bug: no function \(member)")
         }
     }

@@ -6,7 +6,7 @@ import CLua
 enum ScriptedFunctions {
     /// Fields of the module.
     enum Function: String, Member {
-        case lines, all, race, settle, run, pipeline, quote
+        case lines, all, race, settle, merge, run, pipeline, quote
     }
 
     /// Methods of queues.
@@ -18,14 +18,14 @@ enum ScriptedFunctions {
     static var description: clua_script {
         let functions = unsafe Function.table
         let methods = unsafe Method.table
-        let sources = UnsafeMutablePointer<UnsafePointer<CChar>?>.allocate(capacity: 3)
-        unsafe sources[0] = UnsafeRawPointer(source.utf8Start).assumingMemoryBound(to: CChar.self)
-        unsafe sources[1] = UnsafeRawPointer(programs.utf8Start).assumingMemoryBound(to: CChar.self)
-        unsafe sources[2] = UnsafeRawPointer(results.utf8Start).assumingMemoryBound(to: CChar.self)
+        let texts = [source, programs, results, channels]
+        let sources = UnsafeMutablePointer<UnsafePointer<CChar>?>.allocate(capacity: texts.count)
+        for (index, text) in texts.enumerated() {
+            unsafe sources[index] = UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
+        }
         return unsafe clua_script(
-            sources: sources, source_count: 3, functions: functions.start, function_count: functions.count, kind: ObjectKind.queue.rawValue,
-            methods: methods.start,
-            method_count: methods.count)
+            sources: sources, source_count: texts.count, functions: functions.start, function_count: functions.count,
+            kind: ObjectKind.queue.rawValue, methods: methods.start, method_count: methods.count)
     }
 
     /// The functions for queues and files.

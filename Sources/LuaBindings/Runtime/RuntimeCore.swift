@@ -115,12 +115,11 @@ final class RuntimeCore: @unchecked Sendable {
         programs = ProgramPlaces(engine, jobserver, output: output)
         jobserver?.begin(for: engine)
         engine.describePlaces { [weak programs] in programs?.purposeOfWait }
-        engine.describeWaits { [channels, weak programs] in
-            if let purpose = programs?.purposeOfWait(of: $0) { return purpose }
-            for case let channel as any WaitedObject in channels.all {
-                if let purpose = channel.purposeOfWait(of: $0) { return purpose }
-            }
-            return ($0 as? LuaOperation)?.ticket?.purposeOfWait
+        engine.describeWaits { [channels, weak programs] operation in
+            if let purpose = programs?.purposeOfWait(of: operation) { return purpose }
+            let purposes = channels.all.compactMap { ($0 as? any WaitedObject)?.purposeOfWait(of: operation) }
+            if !purposes.isEmpty { return purposes.joined(separator: " or ") }
+            return (operation as? LuaOperation)?.ticket?.purposeOfWait
         }
     }
 

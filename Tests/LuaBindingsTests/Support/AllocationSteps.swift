@@ -87,6 +87,13 @@ enum AllocationSteps {
         for _ in channel do end
         return tostring(channel), channel.name, channel.isClosed, pcall(channel.send, channel, n)
         """,
+        "several channels": """
+        local a, b = opscript.channel(), opscript.channel { capacity = 1 }
+        local which, isSent = opscript.select { a = a, b = { b, { n }, 'text' }, timeout = 100 }
+        assert(which == 'b' and isSent and opscript.select { a = a, b = { b, n }, timeout = 0 } == 'timeout') a:close() b:close()
+        for which, value in opscript.merge { a = a, b = b } do assert(which == 'b' and value[1] == n) end
+        return pcall(opscript.select, { { b, n } }), opscript.merge(a, b)()
+        """,
         "a channel to a worker": """
         local channel <close> = opscript.channel()
         local added = q:addOperation(function() return channel:receive() end)
