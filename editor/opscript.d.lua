@@ -384,8 +384,13 @@ local OperationQueue = {}
 ---@class opscript.MapOptions
 ---@field inFlight? integer the number of operations that are in the queue at once
 ---@field ordered? boolean false for results in the order of their arrival
----@field onError? "raise"|"collect" the effect of errors of `f`; not in `reduce`
+---@field onError? "raise"|"skip"|"collect"|fun(error: opscript.Error, key: any, input: any): any the effect of errors of `f`; not in `reduce`
 ---@field name? string the operations' name
+---@field retry? opscript.RetryOptions|integer of each input, as of an operation
+---@field timeout? number of each input
+---@field memoize? boolean of each input
+---@field needs? table<string, integer|string> of each input
+---@field exclusive? string|string[] of each input
 ---@field initial? any the first value that `reduce` combines
 
 ---@class opscript.OperationQueueOptions
@@ -442,16 +447,16 @@ function OperationQueue:cancelAllOperations() end
 function OperationQueue:waitUntilAllOperationsAreFinished(timeout) end
 
 ---Calls `f` for each input in operations of this queue. Iterates over the index of each input, the first result, and with
----`onError = "collect"` the error.
+---`onError = "collect"` the error. A table without element 1 gives its keys and values to `f`, and the keys to the loop.
 ---@param f fun(input: any): any
----@param list any[]|fun(): any a table, or an iterator, such as `opscript.lines(path)` or another map
+---@param list table|fun(): any a table, or an iterator, such as `opscript.lines(path)` or another map
 ---@param options? opscript.MapOptions
----@return fun(): integer?, any, opscript.Error?
+---@return fun(): any, any, opscript.Error?
 function OperationQueue:map(f, list, options) end
 
 ---Like `map`, for functions without results.
 ---@param f fun(input: any)
----@param list any[]|fun(): any
+---@param list table|fun(): any
 ---@param options? opscript.MapOptions
 ---@return integer # the number of inputs
 ---@return table<integer, opscript.Error> # with `onError = "collect"` the errors, by the index of the input
@@ -460,7 +465,7 @@ function OperationQueue:forEach(f, list, options) end
 ---Combines the results of `f` for all inputs: `combine(combine(r1, r2), r3)` and so on. Any neighbours may be combined first, on any worker.
 ---@param f fun(input: any): any
 ---@param combine fun(left: any, right: any): any
----@param list any[]|fun(): any
+---@param list table|fun(): any
 ---@param options? opscript.MapOptions
 ---@return any # `options.initial` if there were no inputs
 function OperationQueue:reduce(f, combine, list, options) end

@@ -119,6 +119,30 @@ import Testing
                 """) == [.integer(199 * 200 / 2)])
     }
 
+    @Test("A select that two channels wake leaves the message of the other one to the next receiver")
+    func wokenByTwo() throws {
+        try script(
+            """
+            -- The timer might send, so no stall wakes a receiver.
+            local timer = opscript.after(1000, print)
+            local function waits(op) while not (select(2, op:why()) or {}).waits do opscript.sleep(0.001) end end
+            for round = 1, 20 do
+                local a, b = opscript.channel(), opscript.channel()
+                a:send(0)
+                assert(opscript.select { a } == 1)                  -- so `b` has its turn
+                local selecting = queue:addOperation(function() return (opscript.select { a = a, b = b }) end)
+                waits(selecting)
+                local receiving = queue:addOperation(function() return a:receive() end)
+                waits(receiving)
+                a:send(1)
+                b:send(2)
+                if selecting:get() == 'a' then a:send(3) end
+                assert(receiving:get())
+            end
+            timer:cancel()
+            """)
+    }
+
     @Test func theMainStateRunsCallbacksMeanwhileAndHostsMaySend() throws {
         var configuration = Runtime.Configuration()
         configuration.hostMayAddOperations = true

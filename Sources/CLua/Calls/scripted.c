@@ -20,7 +20,7 @@ static const struct {
     {LUA_TABLIBNAME, "concat"},  {LUA_STRLIBNAME, "gsub"},      {LUA_STRLIBNAME, "sub"},
     {LUA_STRLIBNAME, "find"},    {NULL, "process"},             {NULL, "sh"},
     {LUA_GNAME, "select"},       {LUA_GNAME, "next"},
-    {LUA_GNAME, "getmetatable"},
+    {LUA_GNAME, "getmetatable"}, {LUA_GNAME, "rawget"},
     {NULL, "now"},               {NULL, "captures"},            {NULL, "waitForAny"},
     {NULL, "workerCount"},       {NULL, "Operation"},           {NULL, "OperationQueue"},
     {NULL, "select", "choose"},

@@ -18,7 +18,7 @@ enum ScriptedFunctions {
     static var description: clua_script {
         let functions = unsafe Function.table
         let methods = unsafe Method.table
-        let texts = [source, programs, results, channels]
+        let texts = [literals, source, programs, results, channels]
         let sources = UnsafeMutablePointer<UnsafePointer<CChar>?>.allocate(capacity: texts.count)
         for (index, text) in texts.enumerated() {
             unsafe sources[index] = UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)
@@ -30,6 +30,7 @@ enum ScriptedFunctions {
 
     /// The functions for queues and files.
     private static let source: StaticString = #"""
+        local literal = (...).literal
         -- Local, because the function that is sent must not take the globals along.
         local now, setmetatable = now, setmetatable
 
@@ -65,6 +66,17 @@ enum ScriptedFunctions {
           end
           part.isWhole = true
           return results, part.count, now() - start
+        end
+
+        -- The body of an operation with options of its own, which has a single input.
+        local function runOne(_, f, input, keepsResult)
+          local result = f(input)
+          if keepsResult then return result end
+        end
+
+        -- The function of a map over a table with named keys. Its inputs are pairs of a key and a value.
+        local function ofPairs(f)
+          return function(pair) return f(pair[1], pair[2]) end
         end
 
         -- The body of an operation that stands for an input that cannot be sent.
@@ -149,8 +161,14 @@ enum ScriptedFunctions {
 
         -- Puts `batch` into the queue.
         function Map:submit(batch)
-          local op = Operation.new(runBatch, self.f, batch.inputs, batch.count, self.keepsResults, self.combine)
-          op.name = self.name
+          local op, own = nil, self.own
+          if own then
+            own.arguments = { self.f, batch.inputs[1], self.keepsResults, n = 3 }
+            op = Operation.new(own)
+          else
+            op = Operation.new(runBatch, self.f, batch.inputs, batch.count, self.keepsResults, self.combine)
+            op.name = self.name
+          end
           local isSent, message = pcall(self.queue.addOperation, self.queue, op)
           if not isSent then
             -- One of the inputs cannot be sent. Find out which.
@@ -223,6 +241,8 @@ enum ScriptedFunctions {
             end
           elseif op.isCancelled then
             error("the operations of '" .. self.name .. "' were cancelled", 0)
+          elseif self.own then
+            results, done = { op.result }, 1
           else
             local returned = op.results
             local seconds = returned[3]
@@ -284,12 +304,35 @@ enum ScriptedFunctions {
           if stream then stream.close() end
         end
 
-        -- Raises the value of `failure`, or its message if it has no value.
-        function Map:fail(failure)
+        -- The key and the value of an input of a batch, after `done` others.
+        function Map:input(batch, done)
+          local input = batch.inputs[done + 1]
+          if self.isNamed then return input[1], input[2] end
+          return batch.first + done, input
+        end
+
+        -- Raises the value of `failure`, or its message if it has no value. Its text names the input.
+        function Map:fail(failure, key, input)
           self:close()
           local value = failure.value
           if value == nil then value = failure.message end
+          local place = (" (input %s: %s)"):format(literal(key), literal(input))
+          if type(value) == "string" then
+            value = value .. place
+          elseif type(value) == "table" and type(rawget(value, "message")) == "string" then
+            value.message = value.message .. place
+          end
           error(value, 0)
+        end
+
+        -- Treats the failure of an input of a batch, after `done` others, as `onError` says. Returns the key, the result and the failure for the
+        -- loop; nil to leave the input out.
+        function Map:handle(failure, batch, done)
+          local key, input = self:input(batch, done)
+          local onError = self.onError
+          if onError == "raise" then self:fail(failure, key, input) end
+          if onError == "collect" then return key, nil, failure end
+          if onError ~= "skip" then return key, (onError(failure, key, input)) end
         end
 
         -- MARK: functions of queues
@@ -301,11 +344,27 @@ enum ScriptedFunctions {
         local checks = {
           inFlight = function(value) return tointeger(value) and value >= 1, "an integer of at least 1" end,
           ordered = function(value) return type(value) == "boolean", "true or false" end,
-          onError = function(value) return value == "raise" or value == "collect", '"raise" or "collect"' end,
+          onError = function(value)
+            return value == "raise" or value == "skip" or value == "collect" or type(value) == "function", '"raise", "skip", "collect" or a function'
+          end,
           name = function(value) return type(value) == "string", "a string" end,
           initial = function() return true end,
         }
         local onlyReduce <const>, notReduce <const> = { initial = true }, { onError = true }
+        -- The options of `Operation.new` that each input gets, in an operation of its own.
+        local isOwn <const> = { retry = true, timeout = true, memoize = true, needs = true, exclusive = true }
+
+        -- The pairs of a table with keys but without an element 1; nil for others.
+        local function pairsOf(list)
+          if type(list) ~= "table" or #list > 0 or getmetatable(list) then return nil end
+          local found, hasNames = {}, false
+          for key, value in next, list do
+            found[#found + 1] = { key, value }
+            -- The `n` of `table.pack()` makes no name.
+            hasNames = hasNames or key ~= "n"
+          end
+          return hasNames and found or nil
+        end
 
         local function newMap(method, queue, f, combine, list, options)
           local position = combine and 3 or 2
@@ -315,21 +374,26 @@ enum ScriptedFunctions {
             refuse(position, method, "table or iterator function expected, got " .. type(list))
           end
           if rawequal(list, next) then
-            refuse(position, method, "'pairs' gives keys and values: an array or an iterator of single values expected")
-          elseif type(list) == "table" and #list == 0 and not getmetatable(list) then
-            for key in pairs(list) do
-              if key ~= "n" then refuse(position, method, "array expected, got a table with the key '" .. tostring(key) .. "' and no element 1") end
-            end
+            refuse(position, method, "'pairs' gives keys and values: give the table itself")
           end
           if options == nil then options = {} end
           if type(options) ~= "table" then refuse(position + 1, method, "table of options expected, got " .. type(options)) end
+          local own
           for key, value in pairs(options) do
             local check = checks[key]
-            if not check or (method == "reduce" and notReduce or onlyReduce)[key] then
+            if isOwn[key] then
+              own = own or { main = runOne, name = options.name or method }
+              own[key] = value
+            elseif not check or (method == "reduce" and notReduce or onlyReduce)[key] then
               refuse(position + 1, method, "unknown option '" .. tostring(key) .. "'")
+            else
+              local isValid, expected = check(value)
+              if not isValid then refuse(position + 1, method, key .. " must be " .. expected) end
             end
-            local isValid, expected = check(value)
-            if not isValid then refuse(position + 1, method, key .. " must be " .. expected) end
+          end
+          if own then
+            local isValid, problem = pcall(Operation.new, own)
+            if not isValid then refuse(position + 1, method, gsub(tostring(problem), "^bad argument #1 to '[^']*' %((.*)%)$", "%1")) end
           end
           if not rawequal(queue, OperationQueue.main) then
             for _, sent in ipairs { f, combine } do
@@ -338,26 +402,28 @@ enum ScriptedFunctions {
               end
             end
           end
+          local named = pairsOf(list)
+          if named then list, f = named, ofPairs(f) end
           return setmetatable({
-            queue = queue, f = f, combine = combine, list = list, read = reader(list), name = options.name or method, keepsResults = method ~= "forEach",
+            queue = queue, f = f, combine = combine, list = list, isNamed = named ~= nil, own = own, read = reader(list),
+            name = options.name or method, keepsResults = method ~= "forEach",
             inFlight = options.inFlight or max(4 * workerCount(), 2 * min(queue.maxConcurrentOperationCount, 8192)),
-            isOrdered = options.ordered ~= false, collects = options.onError == "collect",
+            isOrdered = options.ordered ~= false, onError = options.onError or "raise",
             batches = {}, queued = 0, size = 1, taken = 0, readTime = 0, hasInputs = true,
           }, Map)
         end
 
         local function map(queue, f, ...)
           local map = newMap("map", queue, f, nil, given(...))
-          local before, at, count, results, failure = 0, 0, 0, nil, nil
+          local isNamed = map.isNamed
+          local batch, before, at, count, results, failure = nil, 0, 0, 0, nil, nil
           return loop(function()
             while at == count do
               if failure then
-                local problem = failure
+                local key, result, problem = map:handle(failure, batch, count)
                 failure = nil
-                if not map.collects then map:fail(problem) end
-                return before + count + 1, nil, problem
+                if key ~= nil then return key, result, problem end
               end
-              local batch
               batch, results, count, failure = map:nextBatch()
               if not batch then
                 count, at = 0, 0
@@ -366,6 +432,7 @@ enum ScriptedFunctions {
               before, at = batch.first - 1, 0
             end
             at = at + 1
+            if isNamed then return batch.inputs[at][1], results[at] end
             return before + at, results[at]
           end, true, function() map:close() end)
         end
@@ -376,9 +443,9 @@ enum ScriptedFunctions {
           for batch, _, count, failure in map.nextBatch, map do
             total = total + count
             if failure then
-              if not map.collects then map:fail(failure) end
+              local key, _, problem = map:handle(failure, batch, count)
+              if problem then failures[key] = problem end
               total = total + 1
-              failures[batch.first + count] = failure
             end
           end
           return total, failures
@@ -390,8 +457,8 @@ enum ScriptedFunctions {
           local map <close> = newMap("reduce", queue, f, combine, list, options)
           local total = options and options.initial
           local hasTotal = total ~= nil
-          for _, results, count, failure in map.nextBatch, map do
-            if failure then map:fail(failure) end
+          for batch, results, count, failure in map.nextBatch, map do
+            if failure then map:handle(failure, batch, count) end
             if hasTotal then total = combine(total, results[1]) else total, hasTotal = results[1], true end
           end
           return total

@@ -75,6 +75,7 @@ enum AllocationSteps {
         for _, x in q:map(helper, { { 1 }, { 2 }, { 3 } }) do sum = sum + x end
         assert(sum == 6)
         assert(q:forEach(helper, { { 1 }, { 2 } }, { onError = 'collect' }) == 2)
+        assert(not pcall(q.forEach, q, function(key, value) error({ message = key, value }) end, { x = { n } }, { retry = 2, needs = {} }))
         return q:reduce(helper, math.max, { { 1 }, { 2 } })
         """,
         "a channel": """
