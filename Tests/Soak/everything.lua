@@ -157,6 +157,18 @@ function jobs.interrupting(queue, random)
   assert(operation.isCancelled and operation.error.kind == "interrupted")
 end
 
+function jobs.choosing(queue)
+  local a, b = opscript.channel { capacity = 1 }, opscript.channel { capacity = 1 }
+  queue:addOperation(function()
+    for i = 1, 10 do opscript.select { { a, i }, { b, i } } end
+    a:close()
+    b:close()
+  end)
+  local sum = 0
+  for _, n in opscript.merge { a = a, b = b } do sum = sum + n end
+  assert(sum == 55)
+end
+
 function jobs.timers(_, random)
   local fired, first = opscript.channel(), opscript.channel()
   local timer = opscript.every(0.0005, function() fired:trySend(true) end)
