@@ -32,6 +32,7 @@ extension Runtime.Limits {
         case OPSCRIPT_QUEUES: queues = count
         case OPSCRIPT_TIMERS: timers = count
         case OPSCRIPT_CHANNEL_BYTES: channelBytes = count
+        case OPSCRIPT_MEMORY_BYTES: memory = count
         default: throw Misuse("there is no limit with the number \(limit.rawValue)")
         }
     }

@@ -97,6 +97,7 @@ private struct HostileScript: Sendable {
         limits.operationMemory = 16 << 20
         limits.runSeconds = runSeconds
         limits.outputBytes = 3000
+        limits.memory = 24 << 20
         limits.operations = 1000
         limits.queueLength = 100
         configuration.limits = limits

@@ -96,7 +96,7 @@ void test_configurations(void) {
   opscript_configuration_free(configuration);
   CHECK_ERROR(opscript_run(runtime, "while true do end", OPSCRIPT_TEXT, NULL, NULL, &error), OPSCRIPT_TIME, "time");
   CHECK(opscript_runtime_free(runtime));
-  for (int limit = -1; limit <= OPSCRIPT_CHANNEL_BYTES + 1; limit += OPSCRIPT_CHANNEL_BYTES + 2) {
+  for (int limit = -1; limit <= OPSCRIPT_MEMORY_BYTES + 1; limit += OPSCRIPT_MEMORY_BYTES + 2) {
     configuration = opscript_configuration_new();
     opscript_configuration_set_limit(configuration, (opscript_limit)limit, 1);
     CHECK_ERROR(opscript_runtime_new(configuration, &error), OPSCRIPT_MISUSE, "there is no limit with the number");

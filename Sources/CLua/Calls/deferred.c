@@ -2,11 +2,14 @@
 
 #include "Calls/callback_raising.h"
 #include "Objects/object_raising.h"
+#include "Transfer/ledger_raising.h"
 #include "Transfer/parcel_flat.h"
+#include "ledger.h"
 
 // Creates an operation that is deferred if the first argument is a function.
 static int make_deferred(lua_State *L) {
     if (lua_type(L, 1) != LUA_TFUNCTION) return clua_call_target(L);
+    if (!clua_make_room(L, 0)) return clua_raise_refusal_to_keep(L);
     int last = lua_gettop(L);
     clua_push_deferred_handle(L, clua_state_of(L)->host->deferral.kind);
     clua_set_body(L, 1, last, 0);
@@ -48,7 +51,7 @@ bool clua_set_deferred_callback(lua_State *L) {
 
 bool clua_encode_deferred(lua_State *L, int index, clua_parcel *parcel) {
     *parcel = (clua_parcel){0};
-    if (clua_state_of(L)->parcel_limit > 0) return false;
+    if (clua_state_of(L)->parcel_limit > 0 || clua_state_of(L)->ledger != NULL) return false;
     bool is_flat = lua_getiuservalue(L, index, CLUA_USER_VALUE_BODY) == LUA_TFUNCTION && encode_flat(L, parcel);
     lua_pop(L, 1);
     return is_flat;

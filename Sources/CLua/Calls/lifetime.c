@@ -184,5 +184,6 @@ void clua_state_free(clua_state *state) {
     clua_cached_closures_close(state);
     clua_code_close(state);
     clua_stop_free(&state->stop);
+    clua_ledger_release(state->ledger);
     free(state);
 }

@@ -17,14 +17,20 @@
 #include "state.h"
 #include "values.h"
 
+static int push_refusal(lua_State *L) {
+    lua_pushfstring(L, "values of more than %I bytes cannot be sent (limits.valueBytes)", (LUAI_UACINT)clua_state_of(L)->parcel_limit);
+    return 1;
+}
+
 int clua_send(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
     int status = clua_encode(L, count, role, parcel);
     size_t limit = clua_state_of(L)->parcel_limit;
     if (status == LUA_OK && limit > 0 && clua_parcel_size(parcel) > limit) {
         clua_parcel_release(parcel);
         memset(parcel, 0, sizeof *parcel);
-        lua_pushfstring(L, "values of more than %I bytes cannot be sent (limits.valueBytes)", (LUAI_UACINT)limit);
-        return LUA_ERRRUN;
+        lua_pushcfunction(L, push_refusal);
+        status = lua_pcall(L, 0, 1, 0);
+        return status == LUA_OK ? LUA_ERRRUN : status;
     }
     if (status == LUA_OK && clua_parcel_reference_count(parcel) > 0) clua_state_of(L)->host->sent(L, parcel);
     return status;

@@ -15,6 +15,9 @@
 // The number of codes after which each side forgets those that it has sent.
 #define MAX_CODES 4096
 
+// The same for the bytes of all codes but the last.
+#define MAX_CODE_BYTES ((size_t)8 << 20)
+
 // MARK: reading
 
 static void fail(message_reader *reader) {
@@ -88,11 +91,12 @@ static void forget_sent_codes(channel *channel) {
     for (size_t i = 0; i < channel->sent_codes.count; i++) clua_code_release((struct clua_code *)channel->sent_codes.entries[i].key);
     pointer_map_free(&channel->sent_codes);
     pointer_map_init(&channel->sent_codes);
+    channel->sent_code_bytes = 0;
 }
 
 static void forget_codes(channel *channel) {
     for (size_t i = 0; i < channel->code_count; i++) clua_code_release(channel->codes[i]);
-    channel->code_count = 0;
+    channel->code_count = channel->code_bytes = 0;
 }
 
 void channel_close(channel *channel) {
@@ -202,7 +206,7 @@ bool channel_receive(channel *channel, message_kind *kind, message_reader *reade
 enum { CODE_NEW, CODE_NEW_AFTER_ALL, CODE_KNOWN };
 
 static void write_code(channel *channel, parcel_writer *writer, struct clua_code *code) {
-    bool is_full = channel->sent_codes.count == MAX_CODES, found;
+    bool is_full = channel->sent_codes.count == MAX_CODES || channel->sent_code_bytes > MAX_CODE_BYTES, found;
     if (is_full) forget_sent_codes(channel);
     pointer_entry *entry = pointer_map_get(&channel->sent_codes, code, &found);
     if (entry == NULL) {
@@ -212,6 +216,7 @@ static void write_code(channel *channel, parcel_writer *writer, struct clua_code
     if (found) return writer_varint(writer, CODE_KNOWN + (uint64_t)entry->number);
     entry->number = (uint32_t)channel->sent_codes.count - 1;
     clua_code_retain(code);
+    channel->sent_code_bytes += code->dump_count;
     writer_varint(writer, is_full ? CODE_NEW_AFTER_ALL : CODE_NEW);
     writer_string(writer, (const char *)code->dump, code->dump_count);
     writer_string(writer, code->label, strlen(code->label));
@@ -229,7 +234,7 @@ static struct clua_code *read_code(channel *channel, message_reader *reader) {
     if (number == CODE_NEW_AFTER_ALL) forget_codes(channel);
     size_t dump_count, label_count;
     const char *dump = message_string(reader, &dump_count), *label = message_string(reader, &label_count);
-    if (reader->failed || channel->code_count == MAX_CODES) return NULL;
+    if (reader->failed || channel->code_count == MAX_CODES || channel->code_bytes > MAX_CODE_BYTES) return NULL;
     if (channel->code_count == channel->code_capacity) {
         size_t capacity = channel->code_capacity == 0 ? 16 : 2 * channel->code_capacity;
         struct clua_code **codes = realloc(channel->codes, capacity * sizeof *codes);
@@ -241,6 +246,7 @@ static struct clua_code *read_code(channel *channel, message_reader *reader) {
     if (code == NULL) return NULL;
     clua_code_retain(code);
     channel->codes[channel->code_count++] = code;
+    channel->code_bytes += dump_count;
     return code;
 }
 

@@ -76,6 +76,7 @@ struct channel {
     uint8_t *input;
     size_t start, end, capacity, taken;
     pointer_map sent_codes;     // retained; the other side knows them by number
+    size_t sent_code_bytes, code_bytes;  // of `sent_codes` and `codes`
     struct clua_code **codes;   // retained: the received codes, by number
     size_t code_count, code_capacity;
     bool trusts_peer;           // this program has written the messages that arrive

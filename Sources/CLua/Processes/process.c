@@ -342,6 +342,8 @@ static int read_outcome(clua_process *process, message_reader *reader, uint64_t 
         clua_parcel_release(&failure->value);
         return CLUA_PROCESS_LOST;
     }
+    if (!clua_parcel_charge(&failure->value, clua_state_of(process->L)->ledger) || !clua_make_room(process->L, 0))
+        clua_parcel_release(&failure->value);
     failure->message = clua_copy_bytes(message, message_count);
     failure->message_count = failure->message != NULL ? message_count : 0;
     failure->traceback = clua_copy_bytes(traceback, traceback_count);
@@ -424,6 +426,16 @@ void spend_there(clua_allowance *allowance, int64_t given, uint64_t spent) {
     clua_allowance_spend(allowance, (size_t)(spent < most ? spent : most));
 }
 
+// Counts the results, which the host keeps from now on, or refuses them.
+static int count_results(lua_State *L, clua_parcel *results, clua_failure *failure) {
+    bool is_counted = clua_parcel_charge(results, clua_state_of(L)->ledger);
+    if (is_counted && clua_make_room(L, 0)) return LUA_OK;
+    clua_parcel_release(results);
+    if (!is_counted || !lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, CLUA_NO_MEMORY);
+    clua_take_message(L, clua_refuse_to_keep(L), failure);
+    return failure->status;
+}
+
 int clua_process_run_body(lua_State *L, clua_process *process, const clua_process_run *run, clua_parcel *results, clua_failure *failure) {
     parcel_writer writer;
     writer_init(&writer);
@@ -450,6 +462,7 @@ int clua_process_run_body(lua_State *L, clua_process *process, const clua_proces
         status = clua_refuse(failure, "the limit of output is exceeded (limits.outputBytes)");
     }
     process->has_printed_too_much = printed_before;
+    if (status == LUA_OK) status = count_results(L, results, failure);
     if (status == LUA_OK && clua_parcel_reference_count(results) > 0) clua_state_of(L)->host->sent(L, results);
     return status;
 }

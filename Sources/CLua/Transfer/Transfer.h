@@ -9,12 +9,14 @@
 #include "Transfer/frozen.h"
 #include "Transfer/identity_raising.h"
 #include "Transfer/shared_string.h"
+#include "Transfer/ledger_raising.h"
 #include "Transfer/parcel_flat.h"
 #include "Transfer/parcel_format.h"
 #include "Transfer/parcel_raising.h"
 #include "Transfer/parcel_writer.h"
 #include "Transfer/pointer_map.h"
 #include "freezing.h"
+#include "ledger.h"
 #include "parcel.h"
 
 #endif

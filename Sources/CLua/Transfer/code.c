@@ -14,6 +14,9 @@
 #define MAX_COMPILED 4096
 #define MIN_RECORDS 64
 
+// The bytes of code that a state remembers, besides twice the code of living functions.
+#define MAX_CACHED_BYTES ((size_t)8 << 20)
+
 // The number of references that a state acquires at once. Receivers release their references on other processors, so the count is in
 // another cache each time.
 #define PREPAID_AT_ONCE 64
@@ -30,9 +33,10 @@ typedef struct record {
 typedef struct clua_code_caches {
     record *records;    // open addressing; the capacity is a power of two, at least twice the count
     size_t record_count, record_capacity;
+    size_t record_bytes, record_limit;  // of the codes; beyond the limit, those of dead functions are dropped
     clua_code *last;    // owned: the last result of clua_code_of, if prototypes are not found
     clua_code **compiled;  // owned: the keys of `factories`
-    size_t compiled_count, compiled_capacity;
+    size_t compiled_count, compiled_capacity, compiled_bytes;
     size_t compile_count;
 } caches;
 
@@ -226,6 +230,7 @@ static bool finds_prototypes(lua_State *L) {
 void clua_code_open(lua_State *L) {
     caches *own = clua_state_of(L)->codes = calloc(1, sizeof(caches));
     if (own == NULL) clua_no_memory(L);
+    own->record_limit = MAX_CACHED_BYTES;
     clua_push_weak(L, "v");
     clua_keep(L, CLUA_KEPT_SAMPLES);
     lua_newtable(L);
@@ -261,13 +266,17 @@ static void rebuild_records(lua_State *L, caches *own) {
     while (capacity < 4 * (count + 1)) capacity *= 2;
     record *records = calloc(capacity, sizeof(record));
     if (records == NULL) clua_no_memory(L);
+    own->record_bytes = 0;
     for (size_t i = 0; i < own->record_capacity; i++) {
         record *known = &own->records[i];
-        if (is_alive(L, known))
+        if (is_alive(L, known)) {
             *find_record(records, capacity, known->prototype) = *known;
-        else
+            own->record_bytes += clua_code_size(known->code);
+        } else {
             let_go(known->code);
+        }
     }
+    own->record_limit = 2 * own->record_bytes + MAX_CACHED_BYTES;
     free(own->records);
     own->records = records;
     own->record_capacity = capacity;
@@ -281,13 +290,16 @@ static clua_code *learn(lua_State *L, caches *own, int function) {
     clua_push_kept(L, CLUA_KEPT_SAMPLES);
     record *at = own->record_capacity == 0 ? NULL : find_record(own->records, own->record_capacity, prototype);
     bool known = at != NULL && at->prototype == prototype;
-    if (!known && 2 * (own->record_count + 1) > own->record_capacity) {
+    if (own->record_bytes > own->record_limit || (!known && 2 * (own->record_count + 1) > own->record_capacity)) {
         rebuild_records(L, own);
+        known = false;  // without a sample, its record is gone
         at = find_record(own->records, own->record_capacity, prototype);
     }
     clua_code *code = dump_code(L, function, at->code);
     clua_state_of(L)->last_prototype = NULL;
+    if (at->code != NULL) own->record_bytes -= clua_code_size(at->code);
     let_go(at->code);
+    own->record_bytes += clua_code_size(code);
     at->code = code;
     at->prototype = prototype;
     if (!known) own->record_count++;
@@ -343,7 +355,7 @@ static void forget_compiled(lua_State *L, caches *own) {
         lua_rawsetp(L, -3, own->compiled[i]);
         clua_code_release(own->compiled[i]);
     }
-    own->compiled_count = 0;
+    own->compiled_count = own->compiled_bytes = 0;
 }
 
 static void reserve_compiled(lua_State *L, caches *own) {
@@ -359,12 +371,13 @@ static void reserve_compiled(lua_State *L, caches *own) {
 static void compile_factory(lua_State *L, clua_code *code) {
     caches *own = caches_of(L);
     load(L, own, code->factory, code->factory_count);
-    if (own->compiled_count >= MAX_COMPILED) forget_compiled(L, own);
+    if (own->compiled_count >= MAX_COMPILED || own->compiled_bytes > MAX_CACHED_BYTES) forget_compiled(L, own);
     reserve_compiled(L, own);
     lua_pushvalue(L, -1);
     lua_rawsetp(L, -3, code);
     clua_code_retain(code);
     own->compiled[own->compiled_count++] = code;
+    own->compiled_bytes += clua_code_size(code);
 }
 
 // Loading creates new upvalues. All are nil except the first, which Lua sets to the globals, so it is reset.

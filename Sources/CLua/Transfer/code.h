@@ -22,6 +22,7 @@ typedef struct clua_code {
     uint8_t apart_from_references[CLUA_LINE_BYTES];
     int prepaid;  // references that no state has received; belongs to the state that made the code
     uint8_t apart_from_prepaid[CLUA_LINE_BYTES];
+    atomic_size_t counted;  // the parcels that a ledger counts; it counts the code while there are any
     uint8_t *dump;     // as from string.dump, with debug information
     size_t dump_count;
     uint8_t *factory;  // see clua_chunk_factory; NULL if there are too many upvalues
@@ -42,6 +43,9 @@ typedef struct clua_code {
 static inline bool clua_code_uses_whole(const clua_code *code, int upvalue) {
     return (code->whole[(upvalue - 1) / 64] >> (upvalue - 1) % 64 & 1) != 0;
 }
+
+/// The bytes that the code takes.
+static inline size_t clua_code_size(const clua_code *code) { return sizeof *code + code->dump_count + code->factory_count; }
 
 /// Prepares a fresh state. Call it once. Raises if memory runs out. Needs 6 free stack slots.
 void clua_code_open(lua_State *L);

@@ -130,6 +130,9 @@ void encoder_need_more(encoder *e);
 
 /// Never raise. The first moves the result to `parcel`; the second frees everything that no parcel has taken over.
 void encoder_fill(encoder *e, clua_parcel *parcel);
+
+/// clua_encode without the limit of what is kept.
+int encode_values(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel);
 void encoder_free(encoder *e);
 
 #endif

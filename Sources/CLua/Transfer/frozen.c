@@ -6,9 +6,18 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "ledger.h"
+
 // MARK: lifetime
 
 void clua_frozen_retain(const frozen_table *table) { atomic_fetch_add_explicit(&table->owner->references, 1, memory_order_relaxed); }
+
+void clua_frozen_charge(clua_frozen *owner, clua_ledger *ledger) {
+    clua_ledger *none = NULL;
+    if (ledger == NULL || !atomic_compare_exchange_strong(&owner->ledger, &none, ledger)) return;
+    clua_ledger_retain(ledger);
+    clua_ledger_add(ledger, owner->size);
+}
 
 static bool is_last_reference(clua_frozen *owner) {
     return atomic_fetch_sub_explicit(&owner->references, 1, memory_order_acq_rel) == 1;
@@ -19,6 +28,9 @@ void clua_frozen_destroy(clua_frozen *owner) {
     owner->next = NULL;
     while (owner != NULL) {
         clua_frozen *others = owner->next;
+        clua_ledger *ledger = atomic_load(&owner->ledger);
+        clua_ledger_subtract(ledger, owner->size);
+        clua_ledger_release(ledger);
         for (size_t i = 0; i < owner->leaf_count; i++) clua_parcel_release(&owner->leaves[i]->parcel);
         for (size_t i = 0; i < owner->string_count; i++) clua_shared_string_release(owner->strings[i]);
         for (size_t i = 0; i < owner->nested_count; i++) {

@@ -85,12 +85,16 @@ typedef struct clua_frozen {
     _Atomic(clua_state *) home;
     size_t charged;         // only the thread of `home` uses these two
     size_t home_views;
+    _Atomic(struct clua_ledger *) ledger;  // owned: counts the value as long as it lives; NULL for none
     struct clua_frozen *next;  // in a list of those to be destroyed
 } clua_frozen;
 
 /// From any thread, and never raise. Releasing the last reference destroys the value, which may run foreign code if it `has_objects`.
 void clua_frozen_retain(const frozen_table *table);
 void clua_frozen_release(const frozen_table *table);
+
+/// Counts the value in a ledger, unless one counts it already.
+void clua_frozen_charge(clua_frozen *owner, struct clua_ledger *ledger);
 
 /// Frees an owner to which nothing refers, and what it retains.
 void clua_frozen_destroy(clua_frozen *owner);

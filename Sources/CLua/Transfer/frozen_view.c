@@ -8,8 +8,10 @@
 #include "Libraries/modules_raising.h"
 #include "Objects/collections_raising.h"
 #include "Transfer/frozen.h"
+#include "Transfer/ledger_raising.h"
 #include "Transfer/parcel_format.h"
 #include "freezing.h"
+#include "ledger.h"
 #include "object.h"
 
 // A view has no finalizer, as handles have none: the state's allocator notices that Lua frees it. Its block has the size of a handle's, so that
@@ -435,6 +437,14 @@ static int freeze(lua_State *L) {
     luaL_checkstack(L, LUA_MINSTACK, NULL);
     const frozen_table *table;
     int status = clua_freeze(L, &table);
+    if (status == LUA_OK && state->ledger != NULL) {
+        clua_frozen_charge(table->owner, state->ledger);
+        if (!clua_make_room(L, 0)) {
+            stop_charging(state, table->owner);
+            clua_frozen_release(table);
+            return clua_raise_refusal_to_keep(L);
+        }
+    }
     if (status == LUA_OK) {
         pay_for(L, table->owner->charged);
         lua_pushcfunction(L, push_frozen);

@@ -481,8 +481,7 @@ static int attempt(lua_State *L, int count, clua_parcel_role role, bool is_track
     return status;
 }
 
-int clua_encode(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
-    *parcel = (clua_parcel){0};
+int encode_values(lua_State *L, int count, clua_parcel_role role, clua_parcel *parcel) {
     if (count == 1 && encode_flat(L, parcel)) return LUA_OK;
     if (!lua_checkstack(L, count + 4)) {
         lua_settop(L, lua_gettop(L) - 1);  // makes room for the message; the caller no longer needs the values

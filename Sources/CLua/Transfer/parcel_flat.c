@@ -236,7 +236,7 @@ static int push_text_or_table(lua_State *L) {
 }
 
 bool decode_flat(lua_State *L, const clua_parcel *parcel, int *status) {
-    if (!parcel->is_flat || parcel->has_more || parcel->code != NULL || parcel->value_count != 1) return false;
+    if (!parcel->is_flat || clua_parcel_code_count(parcel) > 0 || parcel->value_count != 1) return false;
     *status = LUA_OK;
     if (push_scalar(L, parcel)) return true;
     lua_pushcfunction(L, push_text_or_table);

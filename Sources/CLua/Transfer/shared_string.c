@@ -47,6 +47,7 @@ static clua_shared_string *new_string(clua_shared_string contents) {
     if (string == NULL) return NULL;
     *string = contents;
     atomic_init(&string->owners, 1);
+    atomic_init(&string->counted, 0);
     return string;
 }
 

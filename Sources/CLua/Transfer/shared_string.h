@@ -22,6 +22,7 @@ typedef struct clua_shared_string {
     const char *bytes;
     size_t count;
     atomic_size_t owners;           // the parcels, and the state while Lua has the string
+    atomic_size_t counted;          // the parcels that a ledger counts; it counts the string while there are any
     void *block;                    // Lua's memory; NULL while Lua has the string, and if an object has the bytes
     void *object;                   // the host's object that has the bytes, retained; NULL for none
     atomic_bool *has_room;          // whether a state may put a Lua string's header before the bytes; NULL if there is no room for one

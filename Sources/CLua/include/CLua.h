@@ -16,6 +16,7 @@
 #include "host.h"
 #include "interrupt.h"
 #include "key.h"
+#include "ledger.h"
 #include "deferred.h"
 #include "libraries.h"
 #include "lifetime.h"

@@ -16,6 +16,7 @@
 struct clua_code;
 struct clua_shared_string;
 struct frozen_table;
+struct clua_ledger;
 
 typedef struct clua_reference {
     void *object;  // owned, unless `is_unowned`
@@ -30,6 +31,7 @@ typedef struct clua_parcel_more {
     struct clua_code **codes;
     const struct frozen_table **frozen;  // each retained
     uint32_t reference_count, string_count, code_count, frozen_count;
+    struct clua_ledger *ledger;  // owned: counts the parcel; NULL for none
 } clua_parcel_more;
 
 /// 48 bytes. With the header that a host puts before it this fits a cache line, which the receiver fetches from another processor.
@@ -85,6 +87,11 @@ static inline bool clua_parcel_is_few(const clua_parcel *parcel) { return !parce
 
 /// The size of the values in bytes, with long strings and frozen values, without functions.
 size_t clua_parcel_size(const clua_parcel *parcel);
+
+/// Counts the bytes of the parcel in a ledger until it is released. A string, code or frozen value of several such parcels counts once. The values of a
+/// parcel that owns nothing are part of their holder. Does nothing if the ledger is NULL, or counts the parcel already. Returns false, and counts nothing, if
+/// memory has run out.
+bool clua_parcel_charge(clua_parcel *parcel, struct clua_ledger *ledger);
 
 /// The bytes before a long string that have room for the header of a Lua string. See clua_wire_string_of_object.
 enum { CLUA_STRING_ROOM = 32 };

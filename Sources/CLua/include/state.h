@@ -149,6 +149,8 @@ typedef struct clua_state {
     bool relays_commands;   // the host also takes the output of commands of `os.execute`
     unsigned restrictions;  // clua_restriction bits
     size_t parcel_limit;    // the largest number of bytes that one parcel may hold; 0 for no limit
+    struct clua_ledger *ledger;  // owned: the memory that the host keeps for the scripts; NULL if that is not counted
+    unsigned vain_collections, collections_to_skip;  // see clua_make_room
     struct clua_allowance *output;  // the bytes that the state may still print; NULL for no limit
     struct clua_process *process;  // the worker process for which the state answers calls; see process.h
     void (*wrap_function)(lua_State *L, int index);  // in such a state: makes a function of a script run in the process; may raise

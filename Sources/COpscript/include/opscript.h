@@ -277,7 +277,8 @@ typedef enum opscript_limit {
   OPSCRIPT_QUEUE_LENGTH,  /* the unfinished operations in one queue */
   OPSCRIPT_QUEUES,        /* that scripts may make in the runtime's life */
   OPSCRIPT_TIMERS,        /* that may be pending */
-  OPSCRIPT_CHANNEL_BYTES  /* of the values that wait in all channels */
+  OPSCRIPT_CHANNEL_BYTES, /* of the values that wait in all channels */
+  OPSCRIPT_MEMORY_BYTES   /* bytes that are kept for scripts outside of their Lua states */
 } opscript_limit;
 
 /* Sets a limit; INFINITY removes it. By default scripts have no limits. Code that exceeds time or instructions is stopped, and its error

@@ -47,7 +47,7 @@ extension Channel {
 
         /// Appends an item. There must be room for it.
         mutating func append(_ item: Item) {
-            if count == items.count { grow() }
+            if count == items.count { resize(to: Swift.min(capacity, Swift.max(16, 2 * count))) }
             let end = first + count
             items[end < items.count ? end : end - items.count] = item
             count += 1
@@ -59,8 +59,8 @@ extension Channel {
             swap(&item, &items[first])
             first = first + 1 == items.count ? 0 : first + 1
             count -= 1
-            // A large buffer may never be needed again.
-            if count == 0, items.count > 1024 { (items, first) = ([], 0) }
+            // So much room may never be needed again.
+            if items.count > 1024, 4 * count <= items.count { resize(to: 2 * count) }
             return item
         }
 
@@ -70,14 +70,15 @@ extension Channel {
             return all
         }
 
-        private mutating func grow() {
-            var larger: ContiguousArray<Item> = []
-            let room = Swift.min(capacity, Swift.max(16, 2 * items.count))
-            larger.reserveCapacity(room)
-            larger += items[first...]
-            larger += items[..<first]
-            larger += repeatElement(Item(), count: room - larger.count)
-            (items, first) = (larger, 0)
+        /// Moves the messages to a ring with so much room.
+        private mutating func resize(to room: Int) {
+            var moved: ContiguousArray<Item> = []
+            moved.reserveCapacity(room)
+            let end = Swift.min(first + count, items.count)
+            moved += items[first..<end]
+            moved += items[..<(first + count - end)]
+            moved += repeatElement(Item(), count: room - count)
+            (items, first) = (moved, 0)
         }
 
         // MARK: waiters

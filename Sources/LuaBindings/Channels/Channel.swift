@@ -22,6 +22,7 @@ public final class Channel: LuaObject, WaitedObject {
     private let buffer: Guarded<Buffer>
     /// A number that is higher than those of the channels that `opscript.select` has chosen before; 0 if it has never chosen this one.
     let turn = Atomic<Int>(0)
+    private let charge: Charge?
 
     /// Makes a channel for a runtime's scripts. Closing the runtime closes the channel.
     ///
@@ -40,6 +41,7 @@ public final class Channel: LuaObject, WaitedObject {
         self.capacity = capacity
         self.name = name
         self.core = core
+        charge = core.ledger.charge(.channel, name?.utf8.count ?? 0)
         buffer = Guarded(Buffer(capacity: capacity), alignment: 64)
         core.channels.add(self)
     }
@@ -101,6 +103,7 @@ public final class Channel: LuaObject, WaitedObject {
     func discard(_ item: Item) {
         if item.values != nil { return }
         var parcel = unsafe item.parcel
+        core.ledger?.subtract(.message)
         if core.usage.limitsChannels { core.usage.returnChannelBytes(unsafe clua_parcel_size(&parcel)) }
         unsafe clua_parcel_release(&parcel)
     }

@@ -28,6 +28,7 @@ enum BlockOperationClass {
     private static func new(_: Int32, _ call: Call) throws(CallError) -> Answer {
         let isEmpty = call.count == 0
         guard isEmpty || call.isFunction(at: 1) else { throw call.expected("function", at: 1) }
+        try call.state.makeRoom(for: .operation)
         let operation = LuaOperation(in: call.state, kind: .blocks, bodyCount: isEmpty ? 0 : 1)
         return .newOperation(operation, bodyAt: isEmpty ? 0 : 1, number: 1)
     }
@@ -61,6 +62,7 @@ enum InvocationOperationClass {
         var hasMethod = false
         try call.asCallError { try unsafe call.state.attempt { lua, failure in unsafe clua_has_method(lua, 1, &hasMethod, &failure) } }
         guard hasMethod else { throw .argument(2, "the \(call.typeName(at: 1)) has no method '\(method)'") }
+        try call.state.makeRoom(for: .operation)
         return .newOperation(LuaOperation(in: call.state, kind: .invocation, bodyCount: 1), bodyAt: 1)
     }
 

@@ -18,6 +18,7 @@ extension OperationClass {
             key = LuaOperation.storageKey(keyPath)
         }
         let (options, function) = try call.observer()
+        try call.state.makeRoom(for: .observation)
         let observation = Observation.begin(operation, keyPath, key: key, options, in: call.state)
         if let operation = operation as? LuaOperation {
             operation.addObservation(observation)
@@ -41,6 +42,7 @@ extension OperationQueueClass {
             throw .argument(2, what + Spelling.suggestion(for: keyPath, among: keyPaths))
         }
         let (options, function) = try call.observer()
+        try call.state.makeRoom(for: .observation)
         call.state.hasObserved = true
         return .newObservation(Observation.begin(queue, keyPath, options, in: call.state), functionAt: function)
     }

@@ -44,6 +44,7 @@ enum ChannelClass {
                 name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
             }
         }
+        try call.state.makeRoom(for: .channel, name?.utf8.count ?? 0)
         try call.state.core.usage.takeChannelBytes(Channel.ownBytes)
         return .object(Channel(capacity: capacity, name: name, core: call.state.core), .channel)
     }
@@ -108,6 +109,7 @@ enum ChannelClass {
     @inline(__always)
     static func makeItem(of count: Int32, for channel: Channel, _ call: Call) throws(CallError) -> Channel.Item {
         var item = Channel.Item()
+        try call.state.makeRoom(for: .message)
         do throws(Failure) { unsafe item.parcel = try call.state.encodeContents(count: count, CLUA_INVOCATION) } catch {
             throw CallError(error)
         }
@@ -118,6 +120,7 @@ enum ChannelClass {
                 throw error
             }
         }
+        channel.core.ledger?.add(.message)
         return item
     }
 

@@ -92,9 +92,12 @@ enum OperationClass {
         case .whyRun: return (operation as? LuaOperation)?.reasonToRun.map { .string($0) } ?? .nil
         case .output: return try call.temporaryOutput(of: operation)
         case .addDependency:
+            try call.addDependency(try call.operation(at: 2), to: operation)
+        case .removeDependency:
             let dependency = try call.operation(at: 2)
-            try call.asCallError { try operation.tryAddDependency(dependency) }
-        case .removeDependency: operation.removeDependency(try call.operation(at: 2))
+            let wasOne = operation.depends(on: dependency)
+            operation.removeDependency(dependency)
+            if wasOne { (operation as? LuaOperation)?.countOne(.dependency, adding: false) }
         case .observe: return try observe(operation, call)
         case .waitUntilFinished:
             return .boolean(try call.wait(for: [operation], timeout: call.timeout(at: 2)))
@@ -157,6 +160,7 @@ enum OperationClass {
 
     /// `Operation.new()` or `Operation.new { main =, … }`. C handles `Operation.new(main, ...)`, which makes a deferred handle.
     private static func new(_ call: Call) throws(CallError) -> Answer {
+        try call.state.makeRoom(for: .operation)
         if call.isMissing(at: 1), call.count == 0 {
             return .newOperation(LuaOperation(in: call.state, kind: .function, bodyCount: 0), bodyAt: 0)
         }
@@ -181,7 +185,7 @@ enum OperationClass {
     /// Applies the options that are properties of `operation`.
     static func configure(_ operation: LuaOperation, _ options: GivenOptions<Option>, _ call: Call) throws(CallError) {
         if let index = options[.name] {
-            operation.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
+            try call.setName(of: operation, to: try call.option("name") { () throws(CallError) in try call.requiredString(at: index) })
         }
         if let index = options[.queuePriority] { operation.queuePriority = try call.queuePriority(at: index) }
         if let index = options[.qualityOfService] { operation.qualityOfService = try call.qualityOfService(at: index) }
@@ -199,7 +203,7 @@ enum OperationClass {
         try call.setStep(of: operation, options)
         if let index = options[.dependencies] {
             let dependencies = try call.option("dependencies") { () throws(CallError) in try call.operations(at: index) }
-            try call.asCallError { for dependency in dependencies { try operation.tryAddDependency(dependency) } }
+            for dependency in dependencies { try call.addDependency(dependency, to: operation) }
         }
         if let index = options[.completionBlock] {
             guard call.isFunction(at: index) else {
@@ -273,8 +277,10 @@ enum OperationClass {
 
     @inline(__always)
     private static func assign(_ property: Property?, of operation: Operation, _ call: Call) throws(CallError) -> Answer {
+        // An observer may get a notice.
+        if property != nil || operation.isObserved { try call.state.makeRoom(for: .notice) }
         switch property {
-        case .name: operation.name = try call.optionalString(at: 3)
+        case .name: try call.setName(of: operation, to: try call.optionalString(at: 3))
         case .queuePriority: operation.queuePriority = try call.queuePriority(at: 3)
         case .qualityOfService: operation.qualityOfService = try call.qualityOfService(at: 3)
         case .dependencyPolicy: operation.dependencyPolicy = try call.dependencyPolicy(at: 3)
@@ -323,6 +329,7 @@ enum OperationClass {
         {
             throw .message("\(operation.displayName) may store at most \(limit) values (limits.storedValues)")
         }
+        try call.state.makeRoom(for: .field, name.utf8.count)
         do { operation.store(try call.state.encode(count: 1, CLUA_STORED), as: name) } catch { throw CallError(error) }
     }
 
@@ -339,7 +346,7 @@ enum OperationClass {
         if let near {
             throw .message("an operation has no property '\(name)' (did you mean '\(near)'?)")
         }
-        if call.state.acceptedNames.count < 500 { call.state.acceptedNames.insert(name) }
+        if call.state.acceptedNames.count < 500, name.utf8.count < 100 { call.state.acceptedNames.insert(name) }
     }
 
     private static func classGet(_ member: Int32, _ call: Call) throws(CallError) -> Answer {

@@ -119,6 +119,7 @@ enum OperationQueueClass {
         _ operations: [Operation], isBarrier: Bool, to queue: OperationQueue, _ call: Call, _ add: () throws -> Void
     ) throws {
         let usage = call.state.core.usage
+        try call.state.makeRoom(for: .operation)
         try usage.checkAdding(operations.count, to: queue)
         do {
             if !queue.hasPendingLimit { return try observing(queue, call, add) }
@@ -167,17 +168,18 @@ enum OperationQueueClass {
 
     /// `OperationQueue.new()`, `.new "name"`, `.new { name =, … }`.
     private static func new(_ call: Call) throws(CallError) -> Answer {
+        try call.state.makeRoom(for: .queue)
         try call.state.core.usage.takeQueue()
         let queue = OperationQueue(engine: call.state.core.engine)
+        try setName(of: queue, to: call.string(at: 1), call)
         if call.isMissing(at: 1) || call.string(at: 1) != nil {
-            queue.name = call.string(at: 1)
             try joinCluster(queue, GivenOptions(), call)
             return .queue(queue)
         }
         guard call.isTable(at: 1) else { throw call.expected("name or table", at: 1) }
         let options = try call.options(Option.self)
         if let index = options[.name] {
-            queue.name = try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }
+            try setName(of: queue, to: try call.option("name") { () throws(CallError) in try call.requiredString(at: index) }, call)
         }
         if let index = options[.maxConcurrentOperationCount] { try setMaximum(of: queue, at: index, call) }
         if let index = options[.maxPendingOperationCount] {
@@ -241,6 +243,13 @@ enum OperationQueueClass {
         }
     }
 
+    /// Names the queue, which keeps the name and the charge for both.
+    private static func setName(of queue: OperationQueue, to name: String?, _ call: Call) throws(CallError) {
+        try call.state.makeRoom(for: .name, name?.utf8.count ?? 0)
+        if let charge = call.state.core.ledger.charge(.queue, name?.utf8.count ?? 0) { queue.companion = charge }
+        queue.name = name
+    }
+
     static func setMaximum(of queue: OperationQueue, at index: Int32, _ call: Call) throws(CallError) {
         let maximum = try call.option("maxConcurrentOperationCount") { () throws(CallError) in try call.requiredInteger(at: index) }
         try call.asCallError { try queue.trySetMaxConcurrentOperationCount(maximum) }
@@ -283,8 +292,10 @@ enum OperationQueueClass {
 
     private static func assign(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
+        // An observer may get a notice.
+        try call.state.makeRoom(for: .notice)
         switch Property(number: member) {
-        case .name: queue.name = try call.optionalString(at: 3)
+        case .name: try setName(of: queue, to: try call.optionalString(at: 3), call)
         case .maxConcurrentOperationCount: try setMaximum(of: queue, at: 3, call)
         case .maxPendingOperationCount: try setPendingLimit(of: queue, at: 3, call)
         case .rateLimit: queue.rateLimit = try call.rateLimit(at: 3)

@@ -21,7 +21,9 @@ enum OperationSubclass {
         try call.requireKeeping("'subclass'")
         let name = try call.requiredString(at: 2)
         if name.isEmpty { throw .argument(2, "a class needs a name") }
-        let made = ScriptClass(name: name, home: call.state.number, isGroup: isGroup)
+        try call.state.makeRoom(for: .scriptClass, name.utf8.count)
+        let made = ScriptClass(
+            name: name, home: call.state.number, isGroup: isGroup, charge: call.state.core.ledger.charge(.scriptClass, name.utf8.count))
         call.state.core.keep(made)
         return .newClass(made)
     }
@@ -39,9 +41,11 @@ enum OperationSubclass {
             unsafe lua_settop(call.lua, -2)
         }
         if scriptClass.isGroup {
+            try call.state.makeRoom(for: .queue)
             try call.state.core.usage.takeQueue()
             return .object(LuaOperation.makeGroup(in: call.state, scriptClass: scriptClass), .operation)
         }
+        try call.state.makeRoom(for: .operation)
         let kind = hasStart != 0 ? LuaOperation.Kind.asynchronousInstance : .instance
         return .object(LuaOperation(in: call.state, kind: kind, bodyCount: 1, scriptClass: scriptClass), .operation)
     }

@@ -99,6 +99,7 @@ enum ProcessClass {
         let slots = try slots(options[.slots], call)
         if state.core.io.isEnding { throw .message("the runtime is being closed: it starts no programs") }
 
+        try state.makeRoom(for: .program, 2 * captureLimit)
         try state.core.usage.takeProcess()
         let program = ChildProcess(
             name: name, timeout: timeout, captureLimit: captureLimit, slots: slots, hasTerminal: hasTerminal,
@@ -157,6 +158,7 @@ enum ProcessClass {
             }
             limit = min(bytes, Int.max / 2)
         }
+        if let ledger = call.state.core.ledger { limit = min(limit, ledger.limit / 8) }
         let memory = operation?.memoryLimitInForce ?? 0
         return memory == 0 ? limit : min(limit, memory / 2)
     }

@@ -9,6 +9,7 @@ extension Call {
         try checkHasNotStarted(operation, "exclusive")
         if let key = string(at: index) {
             try checkSize(of: CollectionOfOne(key), "exclusive")
+            try keep(CollectionOfOne(key), as: .keys, of: operation)
             return operation.setExclusiveKey(key)
         }
         var keys: Set<String> = []
@@ -24,6 +25,7 @@ extension Call {
                 })
         }
         try checkSize(of: keys, "exclusive")
+        try keep(keys, as: .keys, of: operation)
         operation.exclusiveKeys = keys
     }
 
@@ -32,6 +34,7 @@ extension Call {
         let needs = isMissing(at: index) ? [:] : try amounts(at: index, "needs", least: 1)
         try checkStoredCount(needs.count, "needs", of: operation)
         try checkSize(of: needs.keys, "needs")
+        try keep(needs.keys, as: .needs, of: operation)
         operation.needs = needs
     }
 
@@ -108,8 +111,10 @@ extension Call {
                 throw .message("\(operation.displayName) is the host's, and cannot ask a function of a script")
             }
             let label = functionLabel(at: index)
+            try state.makeRoom(for: .conditionFunction, label.utf8.count)
             return operation.addCondition(try sentFunction(at: index), named: label)
         }
+        try state.makeRoom(for: .condition)
         switch string(at: index) {
         case "noFailedDependencies": operation.addCondition(.noFailedDependencies)
         case "noCancelledDependencies": operation.addCondition(.noCancelledDependencies)
@@ -120,13 +125,16 @@ extension Call {
             guard let argument, let path = string(at: argument) else {
                 throw .message("the condition \"fileExists\" needs a path, as in operation:addCondition(\"fileExists\", \"input.txt\")")
             }
+            try state.makeRoom(for: .condition, path.utf8.count)
             operation.addCondition(.fileExists(path))
+            return (operation as? LuaOperation)?.countOne(.condition, path.utf8.count) ?? ()
         case let name?:
             throw .message("there is no condition '\(name)'\(Spelling.suggestion(for: name, among: Self.namedConditions))")
         case nil:
             let names = Self.namedConditions.map { "\"\($0)\"" }.joined(separator: ", ")
             throw .message("a condition must be a function or one of \(names), got a \(typeName(at: index))")
         }
+        (operation as? LuaOperation)?.countOne(.condition)
     }
 
     // MARK: of all operations
@@ -244,6 +252,29 @@ extension Call {
     private func checkStoredCount(_ count: Int, _ what: String, of operation: Operation) throws(CallError) {
         guard let limit = state.core.usage.limits.storedValues, count > limit else { return }
         throw .message("\(operation.displayName) may have at most \(limit) \(what) (limits.storedValues)")
+    }
+
+    /// Counts names that an operation is about to keep, in place of its former ones of that kind.
+    private func keep(_ names: some Collection<String>, as kind: Kept, of operation: Operation) throws(CallError) {
+        guard state.core.ledger != nil else { return }
+        let bytes = names.reduce(0) { $0 + $1.utf8.count + kind.bytes }
+        if !names.isEmpty { try state.makeRoom(for: kind, bytes) }
+        (operation as? LuaOperation)?.count(kind, names.isEmpty ? nil : bytes)
+    }
+
+    /// Names an operation.
+    func setName(of operation: Operation, to name: String?) throws(CallError) {
+        let names = name.map { [$0] } ?? []
+        if !(operation is LuaOperation) { try checkSize(of: names, "name") }
+        try keep(names, as: .name, of: operation)
+        operation.name = name
+    }
+
+    func addDependency(_ dependency: Operation, to operation: Operation) throws(CallError) {
+        try state.makeRoom(for: .dependency)
+        let isNew = state.core.ledger != nil && !operation.depends(on: dependency)
+        try asCallError { try operation.tryAddDependency(dependency) }
+        if isNew { (operation as? LuaOperation)?.countOne(.dependency) }
     }
 
     private func checkSize(of names: some Collection<String>, _ what: String) throws(CallError) {

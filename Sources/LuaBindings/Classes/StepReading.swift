@@ -38,6 +38,10 @@ extension Call {
         guard let main = options[.main] else { throw .message("'main' is missing: only a function can be skipped") }
         // A step with outputs is identified by them.
         if step.outputs.isEmpty { step.place = functionLabel(at: main) }
+        let names = step.inputs + step.outputs + step.environment + [step.depfile ?? "", step.depfileDirectory ?? "", step.place]
+        let bytes = names.reduce(0) { $0 + $1.utf8.count + 32 }
+        try state.makeRoom(for: .step, bytes)
+        operation.count(.step, bytes)
         operation.setStep(step)
     }
 

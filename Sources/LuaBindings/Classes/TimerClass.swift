@@ -24,6 +24,7 @@ enum TimerClass {
         if repeats, seconds == 0 { throw .argument(1, "seconds must be more than 0") }
         guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
         if call.state.core.io.isEnding { throw .message("the runtime is being closed: it starts no timers") }
+        try call.state.makeRoom(for: .timer)
         try call.state.core.usage.takeTimer()
         let timer = ScriptTimer(seconds, repeats: repeats, in: call.state)
         do throws(Failure) { try call.state.expect(timer, .timer) } catch {

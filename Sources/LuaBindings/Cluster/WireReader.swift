@@ -93,7 +93,10 @@ struct WireReader {
             if let large { unsafe make(large.bytes, visitor) } else { unsafe small.withUnsafeBytes { unsafe make($0, visitor) } }
         }
         guard isMade else { throw Self.malformed }
-        return unsafe Parcel(parcel)
+        let made = unsafe Parcel(parcel)
+        made.count(in: core.ledger)
+        try core.ledger?.check()
+        return made
     }
 
     private func visitingCode<Value>(_ read: (UnsafePointer<clua_code_visitor>?) -> Value) throws(Failure) -> Value {

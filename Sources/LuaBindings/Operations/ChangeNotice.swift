@@ -6,8 +6,9 @@ struct ChangeNotice: Sendable {
     /// The values of an entry in an operation's storage, instead of those in `fields`.
     let old: Parcel?
     let new: Parcel?
+    private let charge: Charge?
 
-    init(keyPath: String, _ change: KeyValueObservedChange<any Sendable>, of object: AnyObject) {
+    init(keyPath: String, _ change: KeyValueObservedChange<any Sendable>, of object: AnyObject, countedIn ledger: Ledger?) {
         // For scripts, a queue without a name of its own has no name.
         let noName = keyPath == "name" ? (object as? OperationQueue)?.defaultName : nil
         old = change.oldValue as? Parcel
@@ -16,6 +17,13 @@ struct ChangeNotice: Sendable {
             "keyPath": .string(keyPath), "isPrior": .boolean(change.isPrior), "old": Self.value(change.oldValue, not: noName),
             "new": Self.value(change.newValue, not: noName),
         ]
+        charge = ledger.charge(.notice, Self.size(of: change.newValue) + Self.size(of: change.oldValue as? [Operation]))
+    }
+
+    /// The bytes of a copy of the value.
+    private static func size(of value: (any Sendable)?) -> Int {
+        if let operations = value as? [Operation] { return operations.count * MemoryLayout<LuaValue>.stride }
+        return (value as? String)?.utf8.count ?? 0
     }
 
     /// The value of a property; nil for functions, which stay in their states.

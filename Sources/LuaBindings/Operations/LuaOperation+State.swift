@@ -374,5 +374,17 @@ extension LuaOperation {
         var isFailureDismissed = false
         /// The states that keep the handle, besides the home state.
         var pins: [Place] = []
+        /// The parts of the runtime's ledger that this operation owns, besides those of its parcels.
+        var charges: [Kept: Charge?] = [:]
+
+        /// Counts one more, or one less, of the things of a kind.
+        func count(_ kind: Kept, _ bytes: Int, adding: Bool, in ledger: Ledger) {
+            let one = kind.bytes + bytes
+            guard let charge = charges[kind] ?? nil else {
+                if adding { charges[kind] = Charge(kind, bytes, in: ledger) }
+                return
+            }
+            charge.change(to: max(-kind.bytes, charge.count + (adding ? one : -one)))
+        }
     }
 }

@@ -145,6 +145,7 @@ extension LuaOperation {
         let members = MemberQueue(engine: group.core.engine)
         group.withFields { $0.rareInUse.memberQueue = members }
         members.belongs(to: group)
+        group.count(.queue, 0)
         return group
     }
 
@@ -258,6 +259,7 @@ extension LuaOperation {
     /// - Parameter label: the name of the condition in messages.
     func addCondition(_ function: Parcel, named label: String) {
         keep(function)
+        countOne(.conditionFunction, label.utf8.count)
         let index = withFields { fields in
             fields.rareInUse.conditions.append(function)
             return fields.rareInUse.conditions.count - 1
@@ -277,12 +279,20 @@ extension LuaOperation {
         do throws(Failure) {
             let values = try call(function)
             if values.first?.isTruthy ?? false { return .holds }
-            return .failed(reason: values.count > 1 ? values[1].text ?? values[1].description : "it returned false")
+            return .failed(reason: kept(values.count > 1 ? values[1].text ?? values[1].description : "it returned false"))
         } catch {
             let failure = OperationFailure(error, of: self)
             record(failure)
             return .error(failure)
         }
+    }
+
+    /// The reason why a condition does not hold, which the operation keeps; the error of the ledger if there is no room for it.
+    private func kept(_ reason: String) -> String {
+        guard let ledger = core.ledger else { return reason }
+        let reason = ledger.hasRoom(for: .failure, reason.utf8.count) ? reason : ledger.refusal
+        countOne(.failure, reason.utf8.count)
+        return reason
     }
 
     /// Calls a function that was sent for this operation: with the operation, or with `failure` if that is given.

@@ -54,7 +54,10 @@ import Synchronization
     @inline(__always)
     init(_ origin: consuming Origin, _ word: StateWord) {
         // Safety: the origin keeps the core alive.
-        unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.expectWork() }
+        unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef {
+            $0.expectWork()
+            $0.ledger?.add(.operation)
+        }
         let endsWithMain = !origin.isAsynchronous
         self.origin = consume origin
         stateWord = Atomic(word)
@@ -68,6 +71,7 @@ import Synchronization
         let word = stateWord.load(ordering: .acquiring)
         unsafe word.outOfLine?.release()
         unsafe word.body?.release()
+        unsafe Unmanaged.passUnretained(origin.core)._withUnsafeGuaranteedRef { $0.ledger?.subtract(.operation) }
     }
 
     var core: RuntimeCore { origin.core }
@@ -371,6 +375,9 @@ import Synchronization
         keep(value)
         let replaced = withFields { fields in
             let replaced = exchange(&fields.rareInUse.storage[name], with: value)
+            if (replaced == nil) != (value == nil), let ledger = core.ledger {
+                fields.rareInUse.count(.field, name.utf8.count, adding: value != nil, in: ledger)
+            }
             recordChange(forKey: Self.storageKey(name), old: replaced, new: value)
             return replaced
         }
@@ -383,30 +390,6 @@ import Synchronization
 
     public override func value(forKey key: String) -> (any Sendable)? {
         key.hasPrefix("storage.") ? storage[String(key.dropFirst(8))] : super.value(forKey: key)
-    }
-
-    // MARK: kept parcels
-
-    /// Makes this operation keep `parcel`. References in `parcel` to this operation become unowned, so that no cycle arises.
-    func keep(_ parcel: Parcel?) {
-        parcel?.makeUnowned(referencesTo: self)
-        registerReferences(of: parcel)
-    }
-
-    /// Records that this operation keeps `parcel`. The engine must know that releasing the operation may run arbitrary code. The runtime must
-    /// know that a reference cycle may exist.
-    func registerReferences(of parcel: Parcel?) {
-        guard let parcel, parcel.hasReferences else { return }
-        keepsMore()
-        guard parcel.keepsOperations else { return }
-        let isFirst = withFields { !exchange(&$0.isKeeper, with: true) }
-        if isFirst { core.addKeeper(self) }
-    }
-
-    /// Drops all parcels. The runtime calls this when it has closed: no code can read them any more.
-    func dropParcels() {
-        let dropped = ifOutOfLine { $0.dropParcels() }
-        withExtendedLifetime(dropped) {}
     }
 
     // MARK: completion

@@ -18,6 +18,7 @@ final class Observation: @unchecked Sendable {
     let group: Runtime.Group?
     /// The budget of the code that has begun to observe.
     let budget: RunBudget?
+    private let charge: Charge?
     private(set) weak var object: AnyObject?
     private let active = Atomic<Bool>(true)
     private var tokens: [KeyValueObservation] = []
@@ -34,6 +35,7 @@ final class Observation: @unchecked Sendable {
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
         budget = state.budget
+        charge = state.core.ledger.charge(.observation)
     }
 
     var isActive: Bool { active.load(ordering: .acquiring) }
@@ -81,7 +83,7 @@ final class Observation: @unchecked Sendable {
 
     private func note(_ change: KeyValueObservedChange<any Sendable>, of object: some AnyObject & Sendable) {
         guard isActive else { return }
-        let notice = ChangeNotice(keyPath: keyPath, change, of: object)
+        let notice = ChangeNotice(keyPath: keyPath, change, of: object, countedIn: state.core.ledger)
         // The script may drop the object before the change arrives, so pin the handle until then.
         let isKept = state.isOnItsThread && keep(object)
         state.post {

@@ -45,20 +45,23 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     public let underlyingError: (any Error)?
     let value: Parcel?
     private let failed: WeakOperation
+    private let charge: Charge?
     /// For the failure of a group: the failure of the member that failed first, and that member.
     private let ofMember: (failure: OperationFailure, member: WeakOperation)?
     private let read = Atomic<Bool>(false)
 
     /// - Parameter kind: nil to take the kind of `failure`.
     init(_ failure: Failure, kind: Kind? = nil, of operation: Operation) {
-        let kind = kind ?? failure.failureKind
-        let limit = kind == .timeout ? (operation as? LuaOperation)?.timeout : nil
-        message =
+        let core = (operation as? LuaOperation)?.core
+        let limit = (kind ?? failure.failureKind) == .timeout ? (operation as? LuaOperation)?.timeout : nil
+        let words =
             Self.words(of: failure.message, in: operation)
             + (limit.map { ": \(operation.displayName) took longer than \($0.scriptText) s" } ?? "")
-        traceback = failure.traceback
+        let kept = Words(words, failure.traceback, core)
+        (message, traceback, charge) = (kept.message, kept.traceback, kept.charge)
         underlyingError = failure.underlyingError
-        value = failure.value
+        value = kept.fits ? failure.value : nil
+        let kind = kept.fits ? kind ?? failure.failureKind : .memory
         value?.makeUnowned(referencesTo: operation)
         self.kind = kind
         operationName = operation.name
@@ -66,6 +69,27 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         cause = kind == .error ? MissingResult.cause(of: failure, in: operation) : nil
         failed = WeakOperation(operation)
         ofMember = nil
+    }
+
+    /// The texts of a failure as the limits of a runtime allow them.
+    private struct Words {
+        var message, traceback: String
+        var charge: Charge?
+        /// Whether the runtime has room for the failure. If not, the message says so instead.
+        var fits = true
+
+        init(_ message: String, _ traceback: String, _ core: RuntimeCore?) {
+            let longest = core?.usage.limits.valueBytes ?? .max
+            (self.message, self.traceback) = (Self.cut(message, to: longest), Self.cut(traceback, to: longest))
+            guard let ledger = core?.ledger else { return }
+            var bytes: Int { self.message.utf8.count + self.traceback.utf8.count }
+            if !ledger.hasRoom(for: .failure, bytes) { (self.message, self.traceback, fits) = (ledger.refusal, "", false) }
+            charge = Charge(.failure, bytes, in: ledger)
+        }
+
+        private static func cut(_ text: String, to count: Int) -> String {
+            text.utf8.count <= count ? text : String(decoding: text.utf8.prefix(count), as: UTF8.self) + "…"
+        }
     }
 
     /// The message, or if it is empty what is known.
@@ -90,8 +114,10 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         // If the member is a group, its message already has the names.
         let isNamed = if case OperationError.memberFailed? = error as? OperationError { true } else { failure.ofMember != nil }
         ofMember = failure.ofMember ?? (failure: failure, member: WeakOperation(member))
-        message = isNamed ? failure.message : "\(member.displayName) in \(group.displayName) has failed: \(failure.message)"
-        (traceback, kind, underlyingError) = (failure.traceback, failure.kind, failure.underlyingError)
+        let words = isNamed ? failure.message : "\(member.displayName) in \(group.displayName) has failed: \(failure.message)"
+        let kept = Words(words, failure.traceback, (group as? LuaOperation)?.core)
+        (message, traceback, charge) = (kept.message, kept.traceback, kept.charge)
+        (kind, underlyingError) = (failure.kind, failure.underlyingError)
         (value, cause) = (nil, nil)
         operationName = group.name
         (queueName, groupName) = Self.names(around: group)
@@ -100,9 +126,11 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
 
     /// The failure of an operation that ran on another machine.
     init(received failure: WireReader.ReceivedFailure, value: Parcel?, of operation: LuaOperation?) {
-        (message, traceback, kind) = (failure.message, failure.traceback, failure.kind)
+        let kept = Words(failure.message, failure.traceback, operation?.core)
+        (message, traceback, charge) = (kept.message, kept.traceback, kept.charge)
+        kind = kept.fits ? failure.kind : .memory
         (operationName, queueName) = (operation?.name ?? failure.operationName, failure.queueName)
-        self.value = value
+        self.value = kept.fits ? value : nil
         if let operation { value?.makeUnowned(referencesTo: operation) }
         (groupName, cause) = (failure.groupName, failure.cause)
         (underlyingError, ofMember) = (nil, nil)

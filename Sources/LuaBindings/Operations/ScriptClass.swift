@@ -13,6 +13,7 @@ final class ScriptClass: Sendable {
     /// Distinguishes the class from all others, also on other machines.
     let identity: UInt64
     private let contents = Guarded(Contents())
+    private let charge: Charge?
 
     private struct Contents {
         var parcel: Parcel?
@@ -20,7 +21,8 @@ final class ScriptClass: Sendable {
         var version: UInt64 = 0
     }
 
-    init(name: String, home: Int, isGroup: Bool, identity: UInt64 = .random(in: .min ... .max)) {
+    init(name: String, home: Int, isGroup: Bool, identity: UInt64 = .random(in: .min ... .max), charge: Charge? = nil) {
+        self.charge = charge
         self.name = name
         self.home = home
         self.isGroup = isGroup

@@ -40,6 +40,7 @@ final class ChildProcess: @unchecked Sendable {
     private let state: LuaState
     private let group: Runtime.Group?
     private let budget: RunBudget?
+    private let charge: Charge?
     private var pointer: OpaquePointer?
     /// The operation that started the process. Used only for comparison.
     private var owner: ObjectIdentifier?
@@ -81,6 +82,7 @@ final class ChildProcess: @unchecked Sendable {
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
         budget = state.budget
+        charge = state.core.ledger.charge(.program, 2 * captureLimit)
     }
 
     deinit { if let pointer = unsafe pointer { unsafe cio_process_release(pointer) } }
@@ -167,6 +169,10 @@ final class ChildProcess: @unchecked Sendable {
     /// Handles the end of the process. On the I/O thread.
     private func hasEnded(_ operation: LuaOperation?, _ keptHandle: ScriptProcess?) {
         if hasTerminal { ProgramTerminal.release() }
+        if let charge, handle?.outputs.isEmpty ?? true, let pointer = unsafe pointer {
+            let result = unsafe cio_process_result(pointer)
+            charge.change(to: result.output_counts.0 + result.output_counts.1)
+        }
         if let summary = failureSummary {
             operation?.noteFailedProgram("'\(name)' \(summary)")
             recordFailure(summary)

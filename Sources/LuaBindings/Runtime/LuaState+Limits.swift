@@ -25,6 +25,7 @@ extension LuaState {
     func obeyLimits() {
         let limits = core.usage.limits
         if let bytes = limits.valueBytes { unsafe clua_limit_parcels(running, bytes) }
+        if let ledger = core.ledger { unsafe clua_set_ledger(running, ledger.pointer) }
         if let output = unsafe core.outputLimit { unsafe clua_limit_output(running, output) }
     }
 
@@ -80,6 +81,16 @@ extension LuaState {
             unsafe clua_limit_instructions(running, limits.operationInstructions.map(Int64.init) ?? .max, shared)
         }
         do throws(Failure) { try body() } catch { throw budget?.explained(error) ?? error }
+    }
+}
+
+extension LuaState {
+    /// Makes sure that the runtime may keep another thing of a kind, perhaps by a garbage collection, which may run finalizers.
+    ///
+    /// - Throws: an error that names the limit.
+    @inline(__always)
+    func makeRoom(for kind: Kept, _ bytes: Int = 0) throws(CallError) {
+        if let ledger = core.ledger, unsafe !clua_make_room(running, kind.bytes + bytes) { throw .message(ledger.refusal) }
     }
 }
 

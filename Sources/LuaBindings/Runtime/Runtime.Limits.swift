@@ -26,6 +26,13 @@ extension Runtime {
         /// The bytes of the values that leave a state at once: the results of an operation, a function with its arguments and captured
         /// values, or a value that is stored in an operation.
         public var valueBytes: Int?
+        /// The bytes that the host keeps for all scripts of the runtime, outside of their Lua states: fields, names and other properties of operations,
+        /// arguments and captured values of what waits, results, errors, what waits in channels, frozen values, queues, timers, observers, and
+        /// the output of programs. A value that several of these share counts once. An output of a running program counts as its `captureLimit`,
+        /// which is at most an eighth of the limit.
+        ///
+        /// The call that would exceed the limit raises an error. Before that, the runtime collects the garbage of the calling state.
+        public var memory: Int?
         /// The number of values that one operation may store under names of the script's own. The numbers of its keys, needs and conditions,
         /// and of the elements of its `inputs`, `outputs` and `env`, have the same limit.
         public var storedValues: Int?
@@ -55,6 +62,8 @@ extension Runtime {
             limits.operationMemory = 64 << 20
             limits.runSeconds = 5
             limits.valueBytes = 1 << 20
+            // Twice the memory that hosts give a state: results that a script reads are at both places.
+            limits.memory = 256 << 20
             limits.storedValues = 100
             limits.channelBytes = 16 << 20
             limits.outputBytes = 1 << 20
@@ -86,7 +95,8 @@ final class Usage: Sendable {
         self.limits = limits
         mostChannelBytes = limits.channelBytes ?? stateMemoryLimit
         limitsRuns = limits.runSeconds != nil || limits.runInstructions != nil
-        limitsAdding = limits.operations != nil || limits.queueLength != nil || limits.valueBytes != nil || limitsRuns
+        limitsAdding =
+            limits.operations != nil || limits.queueLength != nil || limits.valueBytes != nil || limits.memory != nil || limitsRuns
         limitsOperations =
             limits.operationSeconds != nil || limits.operationMemory != nil || limits.operationInstructions != nil || limitsRuns
     }

@@ -34,6 +34,8 @@ final class RuntimeCore: @unchecked Sendable {
     /// The executable of worker processes; nil if bodies run in threads.
     let workerExecutable: Runtime.Isolation.Executable?
     let usage: Usage
+    /// The memory that the host keeps for scripts; nil if nothing limits it.
+    let ledger: Ledger?
     /// The store of finished work; nil for none.
     let store: WorkStore?
     /// Timers and child processes.
@@ -105,6 +107,7 @@ final class RuntimeCore: @unchecked Sendable {
         randomSeed = configuration.randomSeed
         sandbox = configuration.sandbox
         usage = Usage(configuration.limits, stateMemoryLimit: configuration.stateMemoryLimit)
+        ledger = configuration.limits.memory.map { Ledger(limit: $0) }
         let output = output
         store = configuration.store.map { settings in
             WorkStore(settings, moduleLoader: configuration.moduleLoader) { output.report("opscript: \($0)\n") }
@@ -181,10 +184,13 @@ final class RuntimeCore: @unchecked Sendable {
         for case let keeper as LuaOperation in keepers.all { keeper.dropParcels() }
         for scriptClass in classes.withLock({ exchange(&$0, with: []) }) { scriptClass.latest = nil }
         // Host functions and operations that preludes capture may refer to the runtime, so release them outside of the lock.
-        let (registrations, preludes) = shared.withLock { shared in
-            (exchange(&shared.registrations, with: []), exchange(&shared.preludes, with: []))
+        let (registrations, preludes, settings) = shared.withLock { shared in
+            (
+                exchange(&shared.registrations, with: []), exchange(&shared.preludes, with: []),
+                [exchange(&shared.paths, with: nil), exchange(&shared.loaders, with: nil)]
+            )
         }
-        withExtendedLifetime((registrations, preludes, objectClasses.removeAll())) {}
+        withExtendedLifetime((registrations, preludes, settings, objectClasses.removeAll())) {}
         store?.close()
         clusters.close()
     }

@@ -12,6 +12,7 @@ final class ScriptTimer: EventSource {
     private let state: LuaState
     private let group: Runtime.Group?
     private let budget: RunBudget?
+    private let charge: Charge?
     private let mutable = Guarded(Mutable())
     /// Whether the timer will not fire any more.
     private let hasEnded = Atomic<Bool>(false)
@@ -28,6 +29,7 @@ final class ScriptTimer: EventSource {
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
         budget = state.budget
+        charge = state.core.ledger.charge(.timer)
     }
 
     /// Starts the timer. On the state's thread, after `LuaState.expect`.

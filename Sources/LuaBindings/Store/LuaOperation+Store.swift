@@ -111,11 +111,16 @@ extension LuaOperation {
         for (name, bytes) in stored.values {
             let parcel = unsafe bytes.flatMap { unsafe StoredResults.parcel(in: $0) }
             if bytes != nil, unsafe parcel == nil { return damage }
-            values.append((name, unsafe parcel.map { unsafe Parcel($0) }))
+            let value = unsafe parcel.map { unsafe Parcel($0) }
+            value?.count(in: core.ledger)
+            values.append((name, value))
         }
         guard var results = unsafe StoredResults.parcel(in: stored.results) else { return damage }
+        let returned = unsafe ReturnedValues(taking: &results)
+        if case .parcel(let parcel) = returned { parcel.count(in: core.ledger) }
+        do throws(Failure) { try core.ledger?.check() } catch { return error.message }
         for (name, value) in values { self.store(value, as: name) }
-        setResults(unsafe ReturnedValues(taking: &results), ofBodyAt: 0)
+        setResults(returned, ofBodyAt: 0)
         step.skip()
         recordSkip()
         store.tell(.isSkipped, about: self, named: step.name)

@@ -52,6 +52,13 @@ struct Parcel: @unchecked Sendable {
         }
     }
 
+    /// Counts a parcel that no state has encoded. Call this before the parcel is shared.
+    func count(in ledger: Ledger?) {
+        guard let ledger else { return }
+        // Without memory for that, the parcel is the least concern.
+        unsafe buffer.withUnsafeMutablePointerToHeader { _ = unsafe clua_parcel_charge(&$0.pointee.parcel, ledger.pointer) }
+    }
+
     /// Whether the parcel owns nothing but code.
     var isLight: Bool {
         unsafe !pointer.pointee.has_block && clua_parcel_string_count(pointer) == 0 && clua_parcel_frozen_count(pointer) == 0

@@ -55,6 +55,9 @@ extension BeyondFoundation where Self: Operation {
 }
 
 extension Operation {
+    /// Whether `operation` is among the dependencies. O(1) on average.
+    package func depends(on operation: Operation) -> Bool { lock.withLock { unsafe edge(to: operation) != nil } }
+
     func unlink(from operation: Operation) {
         let wasCounted = lock.withLock { () -> Bool? in
             guard let edge = unsafe edge(to: operation) else { return nil }

@@ -33,6 +33,17 @@ open class OperationQueue: @unchecked Sendable {
     /// Made at the first request. Guarded by the lock of the queue.
     @safe @exclusivity(unchecked) private var madeProgress: OperationQueueProgress?
 
+    /// An object that the queue keeps for the layer above.
+    package final var companion: (any AnyObject & Sendable)? {
+        get { core.state.withLock { _ in keptCompanion } }
+        set {
+            let replaced = core.state.withLock { _ in exchange(&keptCompanion, with: newValue) }
+            withExtendedLifetime(replaced) {}
+        }
+    }
+    /// Guarded by the lock of the queue.
+    @safe @exclusivity(unchecked) private var keptCompanion: (any AnyObject & Sendable)?
+
     // Both initializers are designated, so that a subclass may call and override either, and inherits both if it defines none.
 
     /// Creates a queue that runs its operations on `Engine.shared`.

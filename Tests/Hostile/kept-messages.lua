@@ -1,0 +1,3 @@
+-- expect: error: limits.memory
+local channel = opscript.channel { capacity = math.huge }
+while true do channel:send(1) end
