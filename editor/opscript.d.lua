@@ -22,6 +22,7 @@
 ---@field InvocationOperation opscript.InvocationOperation
 ---@field GroupOperation opscript.GroupOperation
 ---@field OperationQueue opscript.OperationQueue
+---@field fs opscript.fs files and folders; absent where a host allows no files
 opscript = {}
 
 ---The time of a monotonic clock, in seconds.
@@ -657,5 +658,118 @@ function Process:wait(seconds) end
 
 ---@param signal? string|integer `"TERM"` by default
 function Process:kill(signal) end
+
+---@class opscript.FileStatus
+---@field type "file"|"directory"|"link"|"fifo"|"socket"|"device"
+---@field size integer bytes
+---@field mode integer the permission bits
+---@field modified number seconds, as of `os.time()`
+---@field accessed number
+---@field user integer
+---@field group integer
+---@field device integer
+---@field inode integer
+---@field links integer
+
+---@class opscript.WalkOptions
+---@field match? string a pattern of the paths below the folder, as in `inputs` of an operation: "**/*.c"
+---@field hidden? boolean whether names that begin with a dot count, too
+---@field follow? boolean whether links to folders are followed
+
+---Files and folders. A function that fails returns nil, a message with the path, and the number of the system's error.
+---@class opscript.fs
+---@field path opscript.fs.path
+local fs = {}
+
+---The entries below a folder, in the order of their names. Raises an error if a folder cannot be read.
+---@param folder string
+---@param options? opscript.WalkOptions
+---@return fun(): string, "file"|"directory"|"link"|"fifo"|"socket"|"device", integer # the path, the type, and the size in bytes
+function fs.walk(folder, options) end
+
+---The files whose paths match a pattern, as `inputs` of an operation would have them.
+---@param pattern string
+---@return string[]
+function fs.glob(pattern) end
+
+---@param path string
+---@param options? { follow: boolean } `follow = false` is for a link itself
+---@return opscript.FileStatus?, string? message, integer? code
+function fs.stat(path, options) end
+
+---@param path string
+---@return boolean?, string? message, integer? code
+function fs.exists(path) end
+
+---The contents of a file.
+---@param path string
+---@return string?, string? message, integer? code
+function fs.read(path) end
+
+---Writes a file, or replaces its contents: other programs see the old or the new contents, never a part of them.
+---@param path string
+---@param contents string
+---@return true?, string? message, integer? code
+function fs.write(path, contents) end
+
+---Makes a folder, and those above it.
+---@param path string
+---@return true?, string? message, integer? code
+function fs.mkdir(path) end
+
+---Removes a file, a link, or a folder with its contents. Follows no link.
+---@param path string
+---@return true?, string? message, integer? code
+function fs.remove(path) end
+
+---Copies a file or a tree, with times and modes. The copy gets its name when it is whole.
+---@param from string
+---@param to string the name of the copy; a file is replaced
+---@return true?, string? message, integer? code
+function fs.copy(from, to) end
+
+---Gives a file or a tree another name, on another file system, too.
+---@param from string
+---@param to string
+---@return true?, string? message, integer? code
+function fs.move(from, to) end
+
+---@param target string
+---@param path string the link
+---@return true?, string? message, integer? code
+function fs.symlink(target, path) end
+
+---@param path string
+---@return string? target, string? message, integer? code
+function fs.readlink(path) end
+
+---Makes a folder that is removed when the running function of the operation has ended; outside of operations, when the run ends.
+---@return string? path, string? message, integer? code
+function fs.tempdir() end
+
+---Makes an empty file that is removed as the folder of `tempdir` is.
+---@return string? path, string? message, integer? code
+function fs.tempfile() end
+
+---@class opscript.fs.path
+local path = {}
+
+---@param ... string an absolute one replaces those before
+---@return string
+function path.join(...) end
+
+---The path as an absolute one, without `.` and `..`.
+---@param path string
+---@return string
+function path.absolute(path) end
+
+---@param path string
+---@param folder? string the working directory by default
+---@return string # the way from the folder to the path
+function path.relative(path, folder) end
+
+---@param path string
+---@return string folder, string name, string extension with its dot
+function path.split(path) end
 
 return opscript

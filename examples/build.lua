@@ -60,7 +60,7 @@ local function link(op, program, objects) runWith({ compiler, "-o", program, tab
 local function build(directory)
   local queue, steps, mains, shared = OperationQueue.new "build", {}, {}, {}
   local compiling = {}
-  for source in opscript.run({ "find", directory, "-maxdepth", "1", "-name", "*.c" }):gmatch "[^\n]+" do
+  for source in opscript.fs.walk(directory, { match = "*.c" }) do
     local object, depfile = source:gsub("%.c$", ".o"), source:gsub("%.c$", ".d")
     local list = hasMain(source) and mains or shared
     list[#list + 1] = object
@@ -104,18 +104,17 @@ end
 local directory, count = arg[1], math.tointeger(arg[2] or 50)
 assert(count and count > 0, "build.lua: the number of files must be a positive integer")
 if directory then
-  if opscript.process({ "test", "-e", directory }):wait().status ~= 0 then
-    opscript.run { "mkdir", directory }
+  if not opscript.fs.exists(directory) then
+    assert(opscript.fs.mkdir(directory))
     writeProgram(directory, count)
   end
   report(build(directory))
 else
-  directory = opscript.run { "mktemp", "-d" }
+  directory = opscript.fs.tempdir()
   writeProgram(directory, count)
   report(build(directory))
   report(build(directory))
   write(directory .. "/h3.h", "#define H3 30\n")
   report(build(directory))
   print("the program prints " .. opscript.run { directory .. "/program" })
-  opscript.run { "rm", "-r", directory }
 end

@@ -29,8 +29,7 @@ for _, word in ipairs(arg) do
     directory = word
   end
 end
-local isTemporary = not directory
-if isTemporary then directory = opscript.run { "mktemp", "-d" } end
+directory = directory or opscript.fs.tempdir()
 
 local function run(...) return opscript.run { ... } end
 
@@ -39,7 +38,7 @@ local function run(...) return opscript.run { ... } end
 local count = 20
 local programs = 4 -- at once: more of them only compete for the cores
 local shop = directory .. "/server"
-run("mkdir", "-p", shop)
+assert(opscript.fs.mkdir(shop))
 local makers = OperationQueue.new "server"
 makers.maxConcurrentOperationCount = programs
 for i = 1, count do
@@ -149,4 +148,3 @@ end
 table.sort(ended, function(a, b) return a.endedAt < b.endedAt end)
 for _, op in ipairs(ended) do print(op.name) end
 print(("%d of the view, %d of items"):format(view.reloads, #view.items))
-if isTemporary then run("rm", "-r", directory) end

@@ -3,7 +3,7 @@
 --
 --   wordcount.lua [--all] [FILE or DIRECTORY]...
 --
--- A directory stands for the regular files below it and the symbolic links to regular files (`find -xtype f`). Links to
+-- A directory stands for the regular files below it and the symbolic links to regular files. Links to
 -- directories are not followed. Without an argument, the script reads the licence texts that every Debian has. A word is a
 -- maximal run of the letters A-Z and a-z, in lower case.
 --
@@ -11,31 +11,28 @@
 -- first, ties in alphabetical order. Prints the names of unreadable files to stderr, counts the others,
 -- and exits with status 1.
 
-local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
+local Operation, OperationQueue, fs = opscript.Operation, opscript.OperationQueue, opscript.fs
 
 local all, paths, failed = false, {}, false
 
 -- Arguments ---------------------------------------------------------------------------------------------------------
 
-local function shellQuote(s) return "'" .. s:gsub("'", [['\'']]) .. "'" end
+local function has(path, kind) return (fs.stat(path) or {}).type == kind end
 
--- Only a directory can be opened with "/." after its name.
-local function isDirectory(path)
-  if path == "" then return false end
-  local file <close> = io.open(path .. "/.", "rb")
-  return file ~= nil
-end
-
--- `find` would read a name that starts with one of these characters as an expression.
-local function findable(path) return path:find "^[-(),!]" and "./" .. path or path end
-
+-- An error of the walk is a directory that cannot be read. The walk goes on after that.
 local function addFilesBelow(directory)
-  local find = assert(io.popen("find -H " .. shellQuote(findable(directory)) .. " -xtype f -print0"))
-  local found = {}
-  for path in find:read "a":gmatch "([^\0]+)\0" do found[#found + 1] = path end
-  if not find:close() then failed = true end -- `find` has reported the files that it could not read
-  table.sort(found)
-  table.move(found, 1, #found, #paths + 1, paths)
+  local walk = fs.walk(directory, { hidden = true })
+  while true do
+    local ok, path, kind = pcall(walk)
+    if not ok then
+      io.stderr:write("wordcount: ", path, "\n")
+      failed = true
+    elseif not path then
+      return
+    elseif kind == "file" or kind == "link" and has(path, "file") then
+      paths[#paths + 1] = path
+    end
+  end
 end
 
 local names, options = {}, true
@@ -53,7 +50,7 @@ for _, word in ipairs(arg) do
 end
 if #names == 0 then names[1] = "/usr/share/common-licenses" end
 for _, name in ipairs(names) do
-  if isDirectory(name) then addFilesBelow(name) else paths[#paths + 1] = name end
+  if has(name, "directory") then addFilesBelow(name) else paths[#paths + 1] = name end
 end
 
 -- Operations --------------------------------------------------------------------------------------------------------

@@ -25,14 +25,9 @@ end
 
 -- Digests of files of 256 KB. Microseconds a file.
 function workloads.R2()
-  local folder = opscript.run { "mktemp", "-d" }
-  for i = 1, count do
-    local file <close> = assert(io.open(folder .. "/" .. i, "w"))
-    file:write(("%064d"):format(i):rep(4096))
-  end
-  local time = seconds(function() inQueue(function(i) return { "sha256sum", folder .. "/" .. i } end) end)
-  opscript.run { "rm", "-r", folder }
-  return time / count * 1e6
+  local folder = opscript.fs.tempdir()
+  for i = 1, count do assert(opscript.fs.write(folder .. "/" .. i, ("%064d"):format(i):rep(4096))) end
+  return seconds(function() inQueue(function(i) return { "sha256sum", folder .. "/" .. i } end) end) / count * 1e6
 end
 
 -- The lines of a program that writes `count` megabytes. Milliseconds a megabyte.
@@ -51,6 +46,21 @@ function workloads.R4()
   return seconds(function()
     for _ = 1, count do assert(opscript.process({ "true" }):wait().status == 0) end
   end) / count * 1e6
+end
+
+-- The files of a tree, with their sizes. Microseconds a file.
+function workloads.R5()
+  local folder, found = opscript.fs.tempdir(), 0
+  for i = 1, count do
+    local inner = ("%s/%d"):format(folder, i % 100)
+    if i <= 100 then assert(opscript.fs.mkdir(inner)) end
+    assert(opscript.fs.write(("%s/%d"):format(inner, i), ""))
+  end
+  local time = seconds(function()
+    for _, kind, size in opscript.fs.walk(folder) do found = found + (kind == "file" and size == 0 and 1 or 0) end
+  end)
+  assert(found == count)
+  return time / count * 1e6
 end
 
 local start = os.clock()

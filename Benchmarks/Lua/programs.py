@@ -1,4 +1,4 @@
-# The peers of programs.lua: `python3 programs.py xargs|pool|lua5.4 WORKLOAD COUNT` prints the value and the processor time of each unit of work.
+# The peers of programs.lua: `python3 programs.py xargs|pool|lua5.4|find WORKLOAD COUNT` prints the value and the processor time of each unit of work.
 import concurrent.futures
 import os
 import subprocess
@@ -50,6 +50,12 @@ if __name__ == "__main__":
             script.write(LINES)
             script.flush()
             value = elapsed(run, ["lua5.4", script.name, COMMAND % count, str(count * 10000)]) / count * 1e3
+    elif workload == "R5" and peer == "find":
+        with tempfile.TemporaryDirectory() as folder:
+            for i in range(count):
+                os.makedirs(f"{folder}/{i % 100}", exist_ok=True)
+                open(f"{folder}/{i % 100}/{i}", "w").close()
+            value = elapsed(run, ["find", folder, "-printf", "%p %y %s\n"]) / count * 1e6
     else:
         sys.exit(3)
     times = os.times()

@@ -77,7 +77,7 @@ import Testing
         let classes = ["Operation", "BlockOperation", "InvocationOperation", "GroupOperation", "OperationQueue"]
         let expected: [(name: String, fields: [String], functions: Set<String>)] = [
             (
-                "opscript", classes,
+                "opscript", classes + ["fs"],
                 Set((ScriptModule.Function.names + ScriptedFunctions.Function.names + ["freeze", "thaw", "isFrozen"]).map { ".\($0)" })
             ),
             (
@@ -102,6 +102,21 @@ import Testing
             ("opscript.Process", ProcessClass.Property.names, Self.methods(ProcessClass.Function.names)),
             ("opscript.Stream", [], Self.methods(StreamClass.Function.names)),
             ("opscript.ProcessOptions", ProcessClass.Option.allCases.map(\.rawValue), []),
+            (
+                "opscript.fs", ["path"],
+                [
+                    ".copy", ".exists", ".glob", ".mkdir", ".move", ".read", ".readlink", ".remove", ".stat", ".symlink", ".tempdir",
+                    ".tempfile",
+                    ".walk", ".write",
+                ]
+            ),
+            ("opscript.fs.path", [], [".absolute", ".join", ".relative", ".split"]),
+            (
+                "opscript.FileStatus",
+                [
+                    "type", "size", "mode", "modified", "accessed", "user", "group", "device", "inode", "links",
+                ], []
+            ),
         ]
         for (name, fields, functions) in expected {
             #expect(file.fields[name] == Set(fields), "\(name)")
@@ -110,6 +125,7 @@ import Testing
         let made: Set = [
             "opscript.MapOptions", "opscript.Progress", "opscript.Change", "opscript.Blockage", "opscript.Capture",
             "opscript.ProcessResult", "opscript.RunOptions", "opscript.ProgramError", "opscript.RetryOptions", "opscript.RateLimit",
+            "opscript.WalkOptions",
         ]
         #expect(Set(file.fields.keys) == made.union(expected.map(\.name)))
     }
@@ -122,7 +138,9 @@ import Testing
                 local names = {}
                 for name, value in pairs(opscript) do
                   if type(value) == 'table' then
-                    for field in pairs(value) do names[#names + 1] = 'opscript.' .. name .. '.' .. field end
+                    for field, member in pairs(value) do
+                      if type(member) == 'function' then names[#names + 1] = 'opscript.' .. name .. '.' .. field end
+                    end
                   else
                     names[#names + 1] = 'opscript.' .. name
                   end

@@ -10,7 +10,7 @@ local function step(inputs, output, line)
 end
 
 local total = step("counts/*.count", "total", "awk '{ sum += $1 } END { print sum }' counts/*.count > total")
-for text in opscript.run("ls texts/*.txt"):gmatch "[^\n]+" do
+for _, text in ipairs(opscript.fs.glob "texts/*.txt") do
   local count = text:gsub("^texts/(.*)%.txt$", "counts/%1.count")
   local op = step(text, count, ("wc -w < %s > %s"):format(text, count))
   total:addDependency(op)

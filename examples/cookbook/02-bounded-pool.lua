@@ -1,25 +1,22 @@
 #!/usr/bin/env opscript
 -- Works through a directory, never more than two files at a time.
 
-local directory = opscript.run "mktemp -d"
-for i = 1, 6 do
-  local file <close> = assert(io.open(directory .. "/file" .. i, "w"))
-  file:write(("x"):rep(100 * i))
-end
+local fs = opscript.fs
+local directory = fs.tempdir()                               -- disappears when the script ends
+for i = 1, 6 do assert(fs.write(directory .. "/file" .. i, ("x"):rep(100 * i))) end
 
 local function size(op, path)
   local start = opscript.now()
-  local file <close> = assert(io.open(path, "rb"))
-  local bytes = #file:read "a"
+  local bytes = #assert(fs.read(path))
   opscript.sleep(0.02)                                       -- stands for longer work
   return bytes, start, opscript.now()
 end
 
 local pool = opscript.OperationQueue.new { name = "pool", maxConcurrentOperationCount = 2 }
 local names, ops = {}, {}
-for name in opscript.run({ "ls", directory }):gmatch "[^\n]+" do
-  names[#names + 1] = name
-  ops[#ops + 1] = pool:addOperation(size, directory .. "/" .. name)
+for path in fs.walk(directory) do
+  names[#names + 1] = path:match "[^/]+$"
+  ops[#ops + 1] = pool:addOperation(size, path)
 end
 pool:waitUntilAllOperationsAreFinished()
 
@@ -34,5 +31,3 @@ for i, op in ipairs(ops) do
   most = math.max(most, together)
 end
 print("never more than two: " .. tostring(most <= 2))
-
-opscript.run { "rm", "-r", directory }

@@ -31,7 +31,7 @@ end
 if arg[1] then return batch(arg[1]) end
 
 -- Starts the batch as a separate process, as a timer of the system would.
-local folder = opscript.run "mktemp -d"
+local folder = opscript.fs.tempdir()
 local function start(night, environment)
   local ended = opscript.process({ "/proc/self/exe", "--store", folder, arg[0], night, env = environment }):wait()
   print(night .. (ended.signal and ", ended by " .. ended.signal or ""))
@@ -41,4 +41,3 @@ start("monday", { POWER_FAILS = "yes" })
 start("monday")
 start("monday")
 start("tuesday")
-opscript.run { "rm", "-r", folder }

@@ -2,11 +2,9 @@
 -- A service. Looks for jobs in a directory at regular intervals, does each of them once, and stops on request.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
-local spool = opscript.run "mktemp -d"
-local function write(name, text)
-  local file <close> = assert(io.open(spool .. "/" .. name, "w"))
-  file:write(text)
-end
+local fs = opscript.fs
+local spool = fs.tempdir()
+local function write(name, text) assert(fs.write(spool .. "/" .. name, text)) end
 
 local jobs = OperationQueue.new { name = "jobs", maxConcurrentOperationCount = 4 }
 local begun, finished = {}, {}
@@ -15,13 +13,12 @@ local clock
 
 local function job(name)
   local op = Operation.new { name = name, retry = { attempts = 3, delay = 0.01 }, timeout = 10, main = function(op)
-    local file <close> = assert(io.open(spool .. "/" .. name))
-    local text = file:read "a"
+    local text = assert(fs.read(spool .. "/" .. name))
     if text == "busy" and op.attempt == 1 then error "the line is busy" end
     return text .. " done"
   end }
   op.completionBlock = function()
-    os.remove(spool .. "/" .. name)
+    fs.remove(spool .. "/" .. name)
     finished[#finished + 1] = ("%s: %s, attempts: %d"):format(name, op.result or op.error.message, op.attempt)
   end
   return op
@@ -31,9 +28,10 @@ end
 local looks = OperationQueue.new { name = "looks", maxConcurrentOperationCount = 1 }
 local function look()
   if looks.operationCount > 0 then return end                -- the previous look has not finished
-  local op = Operation.new { name = "look", main = function() return opscript.run { "ls", spool } end }
+  local op = Operation.new { name = "look", main = function() return fs.glob(spool .. "/*") end }
   op.completionBlock = function()
-    for name in op.result:gmatch "[^\n]+" do
+    for _, path in ipairs(op.result) do
+      local name = path:match "[^/]+$"
       if name == "stop" then
         clock:cancel()
         stopped:finish()
@@ -55,4 +53,3 @@ OperationQueue.new():addOperation(stopped):waitUntilFinished()
 jobs:waitUntilAllOperationsAreFinished()
 table.sort(finished)
 print(table.concat(finished, "\n"))
-opscript.run { "rm", "-r", spool }

@@ -2,11 +2,8 @@
 -- Compiles changed files, and links if a file was compiled. The compiler writes the headers that a file includes into depfiles.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
-local folder = opscript.run { "mktemp", "-d" } .. "/"
-local function write(name, text)
-  local file <close> = assert(io.open(folder .. name, "w"))
-  file:write(text)
-end
+local folder = opscript.fs.tempdir() .. "/"
+local function write(name, text) assert(opscript.fs.write(folder .. name, text)) end
 write("sum.h", "int sum(int a, int b);\n")
 write("sum.c", '#include "sum.h"\nint sum(int a, int b) { return a + b; }\n')
 write("main.c", '#include <stdio.h>\n#include "sum.h"\nint main(void) { printf("%d\\n", sum(2, 3)); }\n')
@@ -39,4 +36,3 @@ print "a source was edited" build()
 write("sum.h", "int sum(int first, int second);\n")
 print "a header was edited" build()
 print("the program prints " .. opscript.run { folder .. "program" })
-opscript.run { "rm", "-r", folder }

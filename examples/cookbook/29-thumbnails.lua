@@ -3,7 +3,7 @@
 -- has fetched and made, even if that run was killed.
 
 local Operation, OperationQueue = opscript.Operation, opscript.OperationQueue
-local folder = opscript.run { "mktemp", "-d" } .. "/"
+local folder = opscript.fs.tempdir() .. "/"
 local downloads = OperationQueue.new { name = "downloads", rateLimit = { count = 100, seconds = 1, burst = 10 } }
 local thumbnails = OperationQueue.new "thumbnails"
 
@@ -45,4 +45,3 @@ print "again" run { moon = "a", sun = "b" }
 os.remove(folder .. "sun.small.jpg")                         -- as after a crash between the two steps
 print "after a crash" run { moon = "a", sun = "b" }
 print "the sun has changed" run { moon = "a", sun = "c" }
-opscript.run { "rm", "-r", folder }

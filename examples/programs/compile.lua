@@ -3,7 +3,7 @@
 local Operation, folder = opscript.Operation, assert(arg[1], "usage: compile.lua FOLDER")
 local program, objects, steps = folder .. "/program", {}, {}
 
-for source in opscript.run { "find", folder, "-name", "*.c", "-print0" }:gmatch "[^\0]+" do
+for source in opscript.fs.walk(folder, { match = "**/*.c" }) do
   local object, depfile = source:gsub("c$", "o"), source:gsub("c$", "d")
   objects[#objects + 1] = object
   steps[#steps + 1] = Operation.new { name = object, inputs = source, outputs = object, depfile = depfile, main = function(op)
@@ -11,7 +11,6 @@ for source in opscript.run { "find", folder, "-name", "*.c", "-print0" }:gmatch 
   end }
 end
 
-table.sort(objects)                                          -- `find` has no order, and another order would be another command
 local link = Operation.new { name = program, inputs = objects, outputs = program, dependencies = steps, main = function(op)
   opscript.run { "cc", "-o", op:output(), table.unpack(objects) }
 end }

@@ -265,6 +265,9 @@ struct Catalogue {
             Workload(
                 name: "R4", title: "one program after the other", unit: "µs", ours: ours("R4", 1000),
                 peers: [subject("C", "CSubject", "R4", 1000)], goals: [Goal(peer: "C", must: 1.2)]),
+            Workload(
+                name: "R5", title: "a file of a tree that is walked through", unit: "µs", ours: ours("R5", 50_000),
+                peers: [peer("find", "R5", 50_000)], goals: [Goal(peer: "find", must: 1.2)]),
         ]
     }
 

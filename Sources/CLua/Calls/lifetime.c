@@ -71,7 +71,7 @@ static int panic(lua_State *L) {
 }
 
 static void push_module(lua_State *L, const clua_host *host) {
-    lua_createtable(L, 0, (int)(host->class_count + host->function_count + host->script.function_count));
+    lua_createtable(L, 0, (int)(host->class_count + host->function_count + host->script.function_count) + 1);
     for (size_t i = 0; i < host->class_count; i++) {
         const clua_class *class = &host->classes[i];
         if (!clua_class_defines(class, "new")) continue;  // only the runtime makes objects of the class
@@ -84,6 +84,7 @@ static void push_module(lua_State *L, const clua_host *host) {
         lua_setfield(L, -2, host->functions[i].name);
     }
     clua_open_frozen(L);
+    clua_open_fs(L);
     clua_open_script(L);
 }
 
@@ -178,6 +179,7 @@ void clua_lua_close(lua_State *L) {
 }
 
 void clua_state_free(clua_state *state) {
+    clua_discard_temporaries(state, 0);
     clua_shared_strings_free(state);
     clua_handles_close(state);
     free(state->warning);

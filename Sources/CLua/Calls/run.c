@@ -9,6 +9,7 @@
 #include "Calls/callback_raising.h"
 #include "Calls/run_apart.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/fs_temporary.h"
 #include "Libraries/isolation_raising.h"
 #include "Objects/class_raising.h"
 #include "Objects/object_raising.h"
@@ -124,6 +125,7 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
                   clua_parcel *results, clua_failure *failure) {
     body_run run = {body, parcel, result_limit, memory_limit, results, NULL};
     clua_identities outer;
+    uint32_t temporary_count = clua_state_of(L)->temporary_count;
     if (!lua_checkstack(L, 3)) return clua_refuse(failure, "stack overflow");
     if (parcel != NULL) clua_begin_identities(L, &outer);
     int status = clua_run_apart(L, run_body, &run, failure);
@@ -133,6 +135,7 @@ int clua_run_body(lua_State *L, clua_body body, const clua_parcel *parcel, int r
     if (status != LUA_OK && failure->status == LUA_ERRMEM && (failure->stop == CLUA_NOT_STOPPED || failure->stop == CLUA_STOP_MEMORY))
         lua_gc(L, LUA_GCCOLLECT, 0);
     clua_release_leftovers(L);
+    clua_discard_temporaries(clua_state_of(L), temporary_count);
     return status;
 }
 

@@ -251,7 +251,8 @@ static bool reads_field(uint32_t code, uint32_t table) {
     return (opcode(code) == OP_GETFIELD || (opcode(code) == OP_SELF && arg_k(code) != 0)) && arg_b(code) == table;
 }
 
-// Whether the function may do more with the global that it reads at `index` than use a function of a library. Classes are tables, too.
+// Whether the function may do more with the global that it reads at `index` than use a function of a library. Classes and the
+// parts of the module are tables, too.
 static bool may_change_library(const body *function, size_t index, string name) {
     static const char *const ways[] = {"debug", "dofile", "getmetatable", "load", "loadfile", "package", "require", NULL};
     static const char *const libraries[] = {"coroutine", "io", "math", "opscript", "os", "string", "table", "utf8", NULL};
@@ -260,8 +261,13 @@ static bool may_change_library(const body *function, size_t index, string name) 
     uint32_t next = instruction(function, index + 1);
     if (!reads_field(next, arg_a(instruction(function, index))) || arg_c(next) >= function->constant_count) return true;
     string field = function->constants[arg_c(next)];
+    static const char *const parts[] = {"fs", NULL}, *const tables[] = {"path", NULL};
+    uint32_t last = instruction(function, index + 2);
+    bool reads_only = reads_field(last, arg_a(next));
+    // The compiler overwrites the table if no other code uses it.
+    if (is_one_of(field, parts)) return !reads_only || arg_a(last) != arg_a(next) || is_one_of(constant_at(function, arg_c(last)), tables);
     bool is_class = field.count > 0 && *field.bytes >= 'A' && *field.bytes <= 'Z';
-    return is_class && !reads_field(instruction(function, index + 2), arg_a(next));
+    return is_class && !reads_only;
 }
 
 // The only field, or argument of `require`, that the function uses of the global that it reads at `index`; none if it may use more. The compiler

@@ -106,7 +106,7 @@ typedef struct clua_adoption {
 /// The features that the scripts of a state cannot use, as bits.
 typedef enum clua_restriction {
     CLUA_NO_ENVIRONMENT = 1,    // LUA_PATH and similar variables have no effect
-    CLUA_NO_FILES = 2,          // io, dofile, loadfile, os.remove, os.rename, os.tmpname
+    CLUA_NO_FILES = 2,          // io, opscript.fs, dofile, loadfile, os.remove, os.rename, os.tmpname
     CLUA_NO_SYSTEM = 4,         // io.popen, os.execute, os.exit, os.getenv, os.setlocale, warn
     CLUA_NO_DEBUG = 8,          // debug
     CLUA_NO_BYTECODE = 16,      // string.dump, and loading what it returns
@@ -141,6 +141,7 @@ typedef struct clua_state {
     int loads;                 // nested calls of `require` that are loading a module
     bool shares_batch;         // the modules that are being loaded may be those of all bodies; see Calls/require.c
     uint32_t load_count;       // modules that `require` has loaded
+    uint32_t temporary_count;  // see Libraries/fs_temporary.h
     bool has_description;      // the registry describes an error in flight
     bool modules_changed;      // `package.loaded` may have changed
     uint64_t module_filter[(1 << CLUA_FILTER_BITS) / 64];  // a Bloom filter: one bit for the address of each value that travels by name

@@ -91,7 +91,8 @@ final class WorkStore: Sendable {
 
     /// The modules that each state has from the beginning.
     static let standardModules: Set<String> = [
-        "_G", "coroutine", "debug", "io", "math", "opscript", "os", "package", "string", "table", "utf8",
+        "_G", "coroutine", "debug", "io", "math", "opscript", "opscript.fs", "opscript.fs.path", "os", "package", "string",
+        "table", "utf8",
     ]
 
     /// The module; nil if it has no source, because it is Lua's own or the host has registered it.

@@ -2,7 +2,7 @@
 /// operation; `q`, a new queue; `n`, a number; `helper`, a function; `echo`, a function of the host that returns its arguments;
 /// `describe`, one with typed parameters; and `Counter`, a class of the host.
 enum AllocationSteps {
-    static let all = others.merging(programs) { first, _ in first }
+    static let all = others.merging(programs) { first, _ in first }.merging(files) { first, _ in first }
 
     private static let others = [
         "an operation": "return Operation.new(function(op, a) return a end, 1, { 2 })",
