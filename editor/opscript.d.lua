@@ -23,6 +23,7 @@
 ---@field GroupOperation opscript.GroupOperation
 ---@field OperationQueue opscript.OperationQueue
 ---@field fs opscript.fs files and folders; absent where a host allows no files
+---@field json opscript.json
 opscript = {}
 
 ---The time of a monotonic clock, in seconds.
@@ -771,5 +772,27 @@ function path.relative(path, folder) end
 ---@param path string
 ---@return string folder, string name, string extension with its dot
 function path.split(path) end
+
+---@class opscript.json
+---@field null any the value of `null`, the same in all operations
+---@field emptyArray table an array without elements; do not change it
+local json = {}
+
+---The value of a JSON text. Raises an error with the line and the column.
+---@param text string
+---@param options? { frozen: boolean } whether the result is a frozen value
+---@return any
+function json.decode(text, options) end
+
+---The JSON text of a value. Raises an error that names what JSON does not have.
+---@param value any
+---@param options? { pretty: boolean } whether lines are indented, and keys sorted
+---@return string
+function json.encode(value, options) end
+
+---Marks a table as an array, which it then is without elements, too.
+---@param table? table a new one by default
+---@return table
+function json.array(table) end
 
 return opscript

@@ -77,7 +77,7 @@ import Testing
         let classes = ["Operation", "BlockOperation", "InvocationOperation", "GroupOperation", "OperationQueue"]
         let expected: [(name: String, fields: [String], functions: Set<String>)] = [
             (
-                "opscript", classes + ["fs"],
+                "opscript", classes + ["fs", "json"],
                 Set((ScriptModule.Function.names + ScriptedFunctions.Function.names + ["freeze", "thaw", "isFrozen"]).map { ".\($0)" })
             ),
             (
@@ -110,6 +110,7 @@ import Testing
                     ".walk", ".write",
                 ]
             ),
+            ("opscript.json", ["null", "emptyArray"], [".array", ".decode", ".encode"]),
             ("opscript.fs.path", [], [".absolute", ".join", ".relative", ".split"]),
             (
                 "opscript.FileStatus",

@@ -71,7 +71,7 @@ static int panic(lua_State *L) {
 }
 
 static void push_module(lua_State *L, const clua_host *host) {
-    lua_createtable(L, 0, (int)(host->class_count + host->function_count + host->script.function_count) + 1);
+    lua_createtable(L, 0, (int)(host->class_count + host->function_count + host->script.function_count) + 2);
     for (size_t i = 0; i < host->class_count; i++) {
         const clua_class *class = &host->classes[i];
         if (!clua_class_defines(class, "new")) continue;  // only the runtime makes objects of the class
@@ -85,6 +85,7 @@ static void push_module(lua_State *L, const clua_host *host) {
     }
     clua_open_frozen(L);
     clua_open_fs(L);
+    clua_open_json(L);
     clua_open_script(L);
 }
 

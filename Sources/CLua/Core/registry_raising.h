@@ -56,6 +56,7 @@ typedef enum clua_kept {
     CLUA_KEPT_LIBRARIES,            // the contents of the libraries; see Libraries/isolation.c
     CLUA_KEPT_FROZEN,               // weak table: frozen table (light userdata) -> view
     CLUA_KEPT_FROZEN_METATABLE,     // metatable of views
+    CLUA_KEPT_JSON_ARRAY,           // metatable of arrays that may be empty; see Transfer/json.c
     CLUA_KEPT_CACHED_CLOSURES,      // the first of the cached closures, as in clua_state
     CLUA_KEPT_METATABLES = CLUA_KEPT_CACHED_CLOSURES + CLUA_CACHED_CLOSURE_COUNT,  // the first metatable, by kind
     CLUA_KEPT_CLASS_TABLES = CLUA_KEPT_METATABLES + CLUA_MAX_KINDS + 1,  // the first class table, by kind

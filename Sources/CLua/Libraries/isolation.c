@@ -91,8 +91,8 @@ static void record_library(lua_State *L, int record, int library) {
 }
 
 static void record_libraries(lua_State *L) {
-    static const char *const names[] = {"coroutine",     "debug", "io",     "math", "opscript", "opscript.fs",
-                                        "os",            "string", "table", "utf8", NULL};
+    static const char *const names[] = {"coroutine",     "debug", "io",     "math",  "opscript", "opscript.fs",
+                                        "opscript.json", "os",    "string", "table", "utf8",     NULL};
     int top = lua_gettop(L), record = top + 1, loaded = top + 2;
     lua_createtable(L, 256, 64);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);

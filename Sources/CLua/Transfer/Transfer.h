@@ -8,6 +8,7 @@
 #include "Transfer/decoder_raising.h"
 #include "Transfer/frozen.h"
 #include "Transfer/identity_raising.h"
+#include "Transfer/json_raising.h"
 #include "Transfer/shared_string.h"
 #include "Transfer/ledger_raising.h"
 #include "Transfer/parcel_flat.h"

@@ -261,7 +261,7 @@ static bool may_change_library(const body *function, size_t index, string name) 
     uint32_t next = instruction(function, index + 1);
     if (!reads_field(next, arg_a(instruction(function, index))) || arg_c(next) >= function->constant_count) return true;
     string field = function->constants[arg_c(next)];
-    static const char *const parts[] = {"fs", NULL}, *const tables[] = {"path", NULL};
+    static const char *const parts[] = {"fs", "json", NULL}, *const tables[] = {"path", "emptyArray", NULL};
     uint32_t last = instruction(function, index + 2);
     bool reads_only = reads_field(last, arg_a(next));
     // The compiler overwrites the table if no other code uses it.

@@ -136,6 +136,9 @@ const frozen_table *clua_to_frozen(lua_State *L, int index);
 /// Pushes this state's view of a table, which retains it. May raise. Reserves its own slots.
 void clua_push_frozen(lua_State *L, const frozen_table *table);
 
+/// `opscript.freeze`.
+int clua_freeze_here(lua_State *L);
+
 /// A Lua function: returns the value of the view at stack index 1 for the key at stack index 2.
 int clua_frozen_field_here(lua_State *L);
 

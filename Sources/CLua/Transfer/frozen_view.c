@@ -424,7 +424,7 @@ static int push_frozen(lua_State *L) {
     return 1;
 }
 
-static int freeze(lua_State *L) {
+int clua_freeze_here(lua_State *L) {
     luaL_checkany(L, 1);
     lua_settop(L, 1);
     int type = lua_type(L, 1);
@@ -468,6 +468,6 @@ static int is_frozen(lua_State *L) {
 
 void clua_open_frozen(lua_State *L) {
     clua_make_frozen_secret();
-    static const luaL_Reg functions[] = {{"freeze", freeze}, {"thaw", clua_thaw_here}, {"isFrozen", is_frozen}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"freeze", clua_freeze_here}, {"thaw", clua_thaw_here}, {"isFrozen", is_frozen}, {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

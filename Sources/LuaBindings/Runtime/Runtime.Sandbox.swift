@@ -40,7 +40,7 @@ extension Runtime {
         public init() {}
 
         /// For untrusted scripts: nothing but the language, `coroutine`, `math`, `string`, `table`, `utf8`, `os.clock`,
-        /// `os.date`, `os.difftime` and `os.time`, and operations, queues, timers and channels.
+        /// `os.date`, `os.difftime` and `os.time`, JSON, and operations, queues, timers and channels.
         public static var untrusted: Sandbox {
             var sandbox = Sandbox()
             sandbox.allowsFiles = false

@@ -91,7 +91,7 @@ final class WorkStore: Sendable {
 
     /// The modules that each state has from the beginning.
     static let standardModules: Set<String> = [
-        "_G", "coroutine", "debug", "io", "math", "opscript", "opscript.fs", "opscript.fs.path", "os", "package", "string",
+        "_G", "coroutine", "debug", "io", "math", "opscript", "opscript.fs", "opscript.fs.path", "opscript.json", "os", "package", "string",
         "table", "utf8",
     ]
 

@@ -4,22 +4,25 @@ extension AllocationSteps {
         "files": """
         local fs = opscript.fs
         local dir <const> = fs.path.join(fs.tempdir(), 'folder')
-        -- Some failures are the system's; a script sees those as results.
-        local function checked(value, message, code)
-          if value == nil then error(code == 12 and 'not enough memory' or message, 0) end
-          return value
-        end
-        checked(fs.mkdir(dir))
-        checked(fs.write(dir .. '/a', ('text'):rep(5000)))
-        checked(fs.symlink('a', dir .. '/link'))
-        for path, kind, size in fs.walk(dir, { match = '**/*', hidden = true, follow = true }) do assert(#checked(fs.read(path)) == size) end
+        assert(fs.mkdir(dir))
+        assert(fs.write(dir .. '/a', ('text'):rep(5000)))
+        assert(fs.symlink('a', dir .. '/link'))
+        for path, kind, size in fs.walk(dir, { match = '**/*', hidden = true, follow = true }) do assert(#assert(fs.read(path)) == size) end
         assert(#fs.glob(dir .. '/**') == 2 and fs.stat(dir).type == 'directory' and fs.exists(dir) and fs.readlink(dir .. '/link') == 'a')
-        checked(fs.copy(dir, dir .. '2'))
-        checked(fs.move(dir .. '2', dir .. '3'))
-        checked(fs.remove(dir .. '3'))
-        checked(fs.remove(dir))
-        checked(fs.remove(fs.tempfile()))
+        assert(fs.copy(dir, dir .. '2'))
+        assert(fs.move(dir .. '2', dir .. '3'))
+        assert(fs.remove(dir .. '3'))
+        assert(fs.remove(dir))
+        assert(fs.remove(fs.tempfile()))
         return fs.path.split(dir), fs.path.absolute 'a', fs.path.relative(dir, '/')
         """,
+        "JSON": #"""
+        local json = opscript.json
+        local text = json.encode({ n, 0.1, { key = ('text\"ä'):rep(500) }, json.array(), json.null, {} }, { pretty = true })
+        local decoded = json.decode(text)
+        assert(decoded[3].key == ('text\"ä'):rep(500) and json.encode(decoded[4]) == '[]')
+        local ok, message = pcall(json.decode, '[1,')
+        if message ~= 'not enough memory' then assert(message:find 'column 4', message) end
+        """#,
     ]
 }

@@ -107,6 +107,7 @@ enum AllocationSteps {
         local frozen = opscript.freeze { n, { 'text', key = { o, helper and string.format } }, [1.5] = ('x'):rep(20000) }
         assert(opscript.isFrozen(frozen) and frozen[2].key[1] == o and #frozen[1.5] == 20000)
         for k, v in pairs(frozen[2]) do assert(frozen[2][k] == v) end
+        assert(opscript.json.decode('[[], {"key": 1}]', { frozen = true })[2].key == 1)
         return opscript.thaw(frozen), tostring(frozen)
         """,
         "lines": "for line in opscript.lines '/proc/self/statm' do assert(#line > 0) end",
