@@ -41,14 +41,14 @@ for round = 1, 3 do
   end
   print(ended, read)
 end
--- A search for living members of an ended group takes two descriptors for a moment.
-local left
+-- A search for living members of an ended group takes two descriptors for a moment. The leader of the group stays a zombie until its end.
+local left, dead
 for _ = 1, 100 do
-  left = descriptors() - before
-  if left == 0 then break end
+  left, dead = descriptors() - before, zombies()
+  if left == 0 and dead == 0 then break end
   opscript.sleep(0.02)
 end
-print("descriptors", left, "zombies", zombies())
+print("descriptors", left, "zombies", dead)
 
 -- Output that is not captured goes where the script's output goes.
 io.stdout:flush()
