@@ -63,6 +63,13 @@ function opscript.pipeline(command, ...) end
 ---@return string
 function opscript.quote(text) end
 
+---Makes an HTTP request and waits for the whole response. A status that is no success, or a request that fails, is an error: an
+---`opscript.FetchError`.
+---@param url string begins with `http://` or `https://`
+---@param options? opscript.FetchOptions
+---@return opscript.Response
+function opscript.fetch(url, options) end
+
 ---Starts a program without a shell. Cancelling an operation ends the programs that it started.
 ---@param program opscript.ProcessOptions `{ program, argument, … }`, with options
 ---@return opscript.Process
@@ -604,6 +611,33 @@ function Channel:close() end
 ---@field stderr string?
 ---@field message string
 ---@field member integer? of a pipeline: the number of the program that has failed
+
+---@class opscript.FetchOptions
+---@field method? string "GET" by default, or "POST" with a body
+---@field headers? table<string, string|integer>
+---@field body? string
+---@field output? string the path of a file that gets the body of a response with a status of 2xx
+---@field timeout? number seconds for the whole, with all attempts
+---@field connectTimeout? number seconds to connect; 30 by default
+---@field retries? integer how often a request that fails is repeated, if it can be repeated without harm; 0 by default
+---@field captureLimit? integer the bytes that a body in memory may have; 64 MB by default
+---@field cafile? string the path of a file with the certificates to trust, in place of those of the system
+---@field netrc? boolean whether `~/.netrc` has the credentials
+---@field ok? integer|integer[]|fun(response: opscript.Response):boolean other statuses that are no failures, or a function that decides
+
+---@class opscript.Response
+---@field status integer
+---@field headers table<string, string> by their names in lower case
+---@field body string? nil if it is in the file
+---@field url string the address after all redirects
+
+---@class opscript.FetchError
+---@field message string
+---@field method string
+---@field status integer? nil if there was no response
+---@field headers table<string, string>
+---@field body string?
+---@field url string?
 
 ---@class opscript.ProcessResult
 ---@field status integer?

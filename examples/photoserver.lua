@@ -1,12 +1,20 @@
--- A small HTTP server for photos.lua. It serves the files of a directory to clients on this machine.
+-- A small HTTP server for photos.lua. It makes photos in a directory and serves them to clients on this machine.
 --
---   photoserver.lua DIRECTORY
+--   photoserver.lua DIRECTORY SIZE
 --
 -- Prints its port, and runs until it receives SIGTERM.
 
 local socket = require "socket"
 
-local directory = assert(arg[1], "usage: photoserver.lua DIRECTORY")
+local directory, size = arg[1], assert(arg[2], "usage: photoserver.lua DIRECTORY SIZE")
+assert(opscript.fs.mkdir(directory))
+local queue = opscript.OperationQueue.new()
+for i = 1, 20 do
+  queue:addOperation(function()
+    opscript.run { "convert", "-size", size, ("gradient:hsl(%d,90%%,40%%)-white"):format(18 * i), ("%s/%d.png"):format(directory, i) }
+  end)
+end
+queue:waitUntilAllOperationsAreFinished()
 local server = assert(socket.bind("127.0.0.1", 0))
 server:settimeout(0.1) -- so that it soon notices SIGTERM
 print((select(2, server:getsockname())))

@@ -79,6 +79,7 @@ void loop_process_has_gone(cio_loop *loop) {
 static void end_processes(command *command) {
     cio_loop *loop = CONTAINER(command, cio_loop, end_processes);
     loop->is_ending = true;
+    fetches_end(loop);
     processes_end(loop);
 }
 
@@ -93,6 +94,8 @@ static void stop(command *command) {
     loop->is_ending = loop->is_stopping = true;
     timers_cancel(loop);
     streams_leave(loop);
+    fetches_end(loop);
+    transfers_close(loop);
     processes_end(loop);
     loop_process_has_gone(loop);
 }

@@ -29,6 +29,8 @@ struct cio_loop {
     cio_timer *timers;
     cio_process *processes;
     cio_stream *streams;  // those that have a poll handle
+    cio_fetch *fetches;
+    struct transfers *transfers;  // NULL before the first request
     struct ending *endings;  // the programs that are being ended
     uv_timer_t ender;        // advances them
     uint64_t look_at;        // on the clock of uv_now: when to look next for their processes
@@ -56,5 +58,9 @@ void loop_process_has_gone(cio_loop *loop);
 void timers_cancel(cio_loop *loop);
 void processes_end(cio_loop *loop);
 void streams_leave(cio_loop *loop);
+
+/// On the loop's thread. End all requests; close the connections, too.
+void fetches_end(cio_loop *loop);
+void transfers_close(cio_loop *loop);
 
 #endif

@@ -102,6 +102,7 @@ import Testing
             ("opscript.Process", ProcessClass.Property.names, Self.methods(ProcessClass.Function.names)),
             ("opscript.Stream", [], Self.methods(StreamClass.Function.names)),
             ("opscript.ProcessOptions", ProcessClass.Option.allCases.map(\.rawValue), []),
+            ("opscript.FetchOptions", Fetching.Option.allCases.map(\.rawValue) + ["ok"], []),
             (
                 "opscript.fs", ["path"],
                 [
@@ -126,6 +127,7 @@ import Testing
         let made: Set = [
             "opscript.MapOptions", "opscript.Progress", "opscript.Change", "opscript.Blockage", "opscript.Capture",
             "opscript.ProcessResult", "opscript.RunOptions", "opscript.ProgramError", "opscript.RetryOptions", "opscript.RateLimit",
+            "opscript.Response", "opscript.FetchError",
             "opscript.WalkOptions",
         ]
         #expect(Set(file.fields.keys) == made.union(expected.map(\.name)))

@@ -7,7 +7,7 @@ local folder = opscript.fs.tempdir() .. "/"
 local downloads = OperationQueue.new { name = "downloads", rateLimit = { count = 100, seconds = 1, burst = 10 } }
 local thumbnails = OperationQueue.new "thumbnails"
 
-local function fetch(op, name, tag)                          -- stands for curl
+local function fetch(op, name, tag)                          -- stands for opscript.fetch
   if name == "moon" and op.attempt == 1 then error "connection reset" end
   opscript.run { "echo", "picture", tag, "of the", name, stdout = op:output() }
 end

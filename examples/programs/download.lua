@@ -9,7 +9,7 @@ local downloads = {}
 for url in assert(io.open(list)):read "a":gmatch "%S+" do
   local file = folder .. "/" .. url:match "[^/]*$"
   downloads[#downloads + 1] = opscript.Operation.new { name = url, outputs = file, retry = retry, main = function(op)
-    opscript.run { "curl", "-fsS", "-m", 30, "-o", op:output(), url, slots = 0 }
+    opscript.fetch(url, { output = op:output(), timeout = 30 })
   end }
 end
 queue:addOperations(downloads, true)

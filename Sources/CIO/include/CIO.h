@@ -13,6 +13,7 @@ typedef struct cio_loop cio_loop;
 typedef struct cio_timer cio_timer;
 typedef struct cio_process cio_process;
 typedef struct cio_stream cio_stream;
+typedef struct cio_fetch cio_fetch;
 
 /// A callback and its context. `release` is called once, after the last use of `context`.
 typedef struct cio_callback {
@@ -241,6 +242,64 @@ void cio_stream_take_back(cio_stream *stream, int lent);
 
 /// Closes the stream, and releases the caller's reference.
 void cio_stream_release(cio_stream *stream);
+
+// MARK: HTTP
+
+/// A request. cio_fetch_start copies the strings.
+typedef struct cio_request {
+    const char *url;                  // of http or https
+    const char *method;
+    const char *agent;                // the value of User-Agent
+    const char *const *headers;       // NULL-terminated: "Name: value"
+    bool has_type;                    // one of them is Content-Type
+    const char *body;                 // NULL for none
+    size_t body_count;
+    bool has_file;                    // a file gets the body of a response with a status of 2xx, see cio_fetch_advance
+    int64_t part;                     // the file has so many bytes already: the rest is asked for
+    const char *validator;            // for a part: the entity tag, or the time of the last change
+    size_t limit;                     // bytes of a body in memory
+    uint64_t timeout;                 // nanoseconds for the whole; 0 for none
+    uint64_t connect_timeout;         // nanoseconds
+    const char *authorities;          // the file of certificates to trust; NULL for those of the system
+    bool uses_netrc;
+} cio_request;
+
+/// How a request ended. Valid once cio_fetch_advance has returned true, until the request is released.
+typedef struct cio_fetch_result {
+    long status;          // of the last response; 0 for none
+    const char *url;      // of the last response; NULL if memory has run out
+    const char *problem;  // why there is no whole response; NULL if there is one
+    bool is_transient;    // another attempt may succeed
+    bool timed_out;
+    bool exceeded_limit;
+    bool is_ended;        // by cio_fetch_end, or with the loop's processes
+    int64_t retry_after;  // seconds, from Retry-After; 0 if the response does not say
+    int64_t file_count;   // the bytes of the file; it may have others behind these
+    const char *headers;  // the status line and the headers of the last response
+    size_t header_count;
+    const char *body;     // NULL if it is empty, or in the file
+    size_t body_count;
+} cio_fetch_result;
+
+/// Why requests are impossible: the library libcurl is missing, or too old. NULL if they are possible. The first call loads the library, which takes
+/// some milliseconds. Call it before the functions below.
+const char *cio_fetch_missing(void);
+
+/// Starts a request. Calls `ready` when cio_fetch_advance has something to do. At most 10 redirects of GET, HEAD and POST are followed. Returns NULL, and
+/// releases `ready`, if the loop has stopped or memory runs out.
+cio_fetch *cio_fetch_start(cio_loop *loop, const cio_request *request, cio_callback ready);
+
+/// Writes what has arrived to the file, on the calling thread, because a slow disk must not hold up the loop. Only one thread may call it. Returns whether
+/// the request has ended: the response is complete, or the request has failed.
+bool cio_fetch_advance(cio_fetch *fetch, int descriptor);
+
+/// Ends a request, whatever it waits for.
+void cio_fetch_end(cio_fetch *fetch);
+
+const cio_fetch_result *cio_fetch_get_result(const cio_fetch *fetch);
+
+/// Releases the caller's reference. The request continues.
+void cio_fetch_release(cio_fetch *fetch);
 
 // MARK: the terminal
 

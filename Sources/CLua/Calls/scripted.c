@@ -20,7 +20,8 @@ static const struct {
     {LUA_TABLIBNAME, "concat"},  {LUA_STRLIBNAME, "gsub"},      {LUA_STRLIBNAME, "sub"},
     {LUA_STRLIBNAME, "find"},    {NULL, "process"},             {NULL, "sh"},
     {LUA_GNAME, "select"},       {LUA_GNAME, "next"},
-    {LUA_GNAME, "getmetatable"}, {LUA_GNAME, "rawget"},
+    {LUA_GNAME, "getmetatable"}, {LUA_GNAME, "rawget"},         {LUA_STRLIBNAME, "gmatch"},
+    {LUA_STRLIBNAME, "lower"},   {LUA_STRLIBNAME, "match"},
     {NULL, "now"},               {NULL, "captures"},            {NULL, "waitForAny"},
     {NULL, "workerCount"},       {NULL, "Operation"},           {NULL, "OperationQueue"},
     {NULL, "select", "choose"},
@@ -52,8 +53,14 @@ static void keep_globals(lua_State *L, int module) {
 static void push_functions(lua_State *L) {
     if (clua_push_kept(L, CLUA_KEPT_SCRIPTED) == LUA_TTABLE) return;
     lua_pop(L, 1);
-    const clua_script *script = &clua_state_of(L)->host->script;
-    lua_createtable(L, 0, (int)(script->function_count + script->method_count));
+    const clua_host *host = clua_state_of(L)->host;
+    const clua_script *script = &host->script;
+    lua_createtable(L, 0, (int)(host->function_count + script->function_count + script->method_count));
+    // A function of the script may use the host's function whose place it takes. No global has that one, because it could not be sent.
+    for (size_t i = 0; i < host->function_count; i++) {
+        clua_push_function(L, host->call, host->functions[i].member);
+        lua_setfield(L, -2, host->functions[i].name);
+    }
     for (size_t i = 0; i < script->source_count; i++) {
         if (luaL_loadbufferx(L, script->sources[i], strlen(script->sources[i]), CLUA_SCRIPTED_CHUNK, "t") != LUA_OK) lua_error(L);
         clua_push_kept(L, CLUA_KEPT_SCRIPT_GLOBALS);
@@ -103,4 +110,7 @@ void clua_open_script(lua_State *L) {
     if (script->source_count == 0) return;
     set_functions(L, "", script->functions, script->function_count);
     keep_globals(L, lua_gettop(L));
+    if ((clua_state_of(L)->restrictions & CLUA_NO_NETWORK) == 0) return;
+    lua_pushnil(L);
+    lua_setfield(L, -2, "fetch");
 }

@@ -113,7 +113,8 @@ typedef enum clua_restriction {
     CLUA_NO_C_MODULES = 32,     // package.cpath, package.loadlib
     CLUA_NO_MODULE_FILES = 64,  // package.path
     CLUA_NO_FINALIZERS = 128,   // __gc in a metatable
-    CLUA_NO_COLLECTOR = 256     // options of collectgarbage that change how it works
+    CLUA_NO_COLLECTOR = 256,    // options of collectgarbage that change how it works
+    CLUA_NO_NETWORK = 512       // the module's `fetch`
 } clua_restriction;
 
 /// The error when a value of a worker process would run code in the host.

@@ -245,30 +245,32 @@ struct Call {
         }
     }
 
-    /// Copies the options in the table at stack index 1 to stack slots of their own. Returns the slots of the given options.
+    /// Copies the options in the table at stack index `table` to stack slots of their own. Returns the slots of the given options.
     ///
     /// - Parameter besidesElements: whether the table may also have array elements.
     /// - Throws: an error that names the first unknown key and the nearest known one.
-    func options<Key: OptionKey>(_ type: Key.Type, besidesElements: Bool = false) throws(CallError) -> GivenOptions<Key> {
-        let elementCount = unsafe besidesElements ? Int(lua_rawlen(lua, 1)) : 0
+    func options<Key: OptionKey>(
+        _ type: Key.Type, at table: Int32 = 1, besidesElements: Bool = false
+    ) throws(CallError) -> GivenOptions<Key> {
+        let elementCount = unsafe besidesElements ? Int(lua_rawlen(lua, table)) : 0
         let names = Key.names, keys = names.keys
         guard unsafe lua_checkstack(lua, Int32(keys.count) + 4) != 0 else { throw .message("stack overflow") }
         let base = count
         unsafe lua_settop(lua, base + Int32(keys.count))
         var options = GivenOptions<Key>()
-        try forEachField(of: 1) { key, value throws(CallError) in
+        try forEachField(of: table) { key, value throws(CallError) in
             if besidesElements, let number = integer(at: key) {
                 if (1...max(1, elementCount)).contains(number) { return }
-                throw .argument(1, "element [\(number)] comes after one that is missing")
+                throw .argument(table, "element [\(number)] comes after one that is missing")
             }
             var count = 0
             guard let bytes = unsafe clua_string(lua, key, &count) else {
-                throw .argument(1, "options have names, got a \(typeName(at: key)) as a key")
+                throw .argument(table, "options have names, got a \(typeName(at: key)) as a key")
             }
             let name = unsafe UnsafeRawBufferPointer(start: bytes, count: count)
             guard let position = unsafe names.position(of: name) else {
                 let name = unsafe String(decoding: name, as: UTF8.self)
-                throw .argument(1, "unknown option '\(name)'\(Spelling.suggestion(for: name, among: keys.map(\.rawValue)))")
+                throw .argument(table, "unknown option '\(name)'\(Spelling.suggestion(for: name, among: keys.map(\.rawValue)))")
             }
             let slot = base + 1 + Int32(position)
             unsafe lua_copy(lua, value, slot)

@@ -150,7 +150,7 @@ enum ProcessClass {
     }
 
     /// The bytes that an output may have: the option, at most half the memory limit of the operation, so that Lua's copy has room.
-    private static func captureLimit(_ index: Int32?, in operation: LuaOperation?, _ call: Call) throws(CallError) -> Int {
+    static func captureLimit(_ index: Int32?, in operation: LuaOperation?, _ call: Call) throws(CallError) -> Int {
         var limit = ChildProcess.captureLimit
         if let index {
             guard let bytes = call.integer(at: index), bytes >= 0 else {
@@ -357,7 +357,7 @@ extension Call {
 
     /// Pushes the value that `give` passes to its argument. The result of the process at index 1 is news if code that reads its status must be told from
     /// code that does not.
-    fileprivate func push(isNews: Bool = false, _ give: ((UnsafePointer<clua_item>) -> Void) -> Void) throws(CallError) -> Answer {
+    func push(isNews: Bool = false, _ give: ((UnsafePointer<clua_item>) -> Void) -> Void) throws(CallError) -> Answer {
         do throws(Failure) {
             try unsafe state.attempt { lua, failure in
                 var status = LUA_OK

@@ -5,7 +5,7 @@ import OpEngine
 /// The module `opscript` as scripts see it: its classes and functions.
 enum ScriptModule {
     enum Function: String, Member {
-        case now, sleep, after, every, process, sh, prelude, captures, workerCount, waitForAny, resources, channel, select
+        case now, sleep, after, every, process, sh, fetch, prelude, captures, workerCount, waitForAny, resources, channel, select
     }
 
     private static let noSlot = UInt32.max  // CLUA_NO_SLOT
@@ -141,6 +141,9 @@ enum ScriptModule {
         case .every: return try TimerClass.start(call, repeats: true)
         case .process: return try ProcessClass.start(call)
         case .sh: return try ProcessClass.startShell(call)
+        case .fetch where !call.state.core.sandbox.allowsNetwork:
+            throw .message("opscript.fetch is not available here: the host of this script does not allow it")
+        case .fetch: return try Fetching.fetch(call)
         case .prelude where !call.state.core.sandbox.allowsPreludes:
             throw .message("opscript.prelude is not available here: the host of this script does not allow it")
         case .prelude: return try call.addPrelude()

@@ -6,7 +6,7 @@ import CLua
 enum ScriptedFunctions {
     /// Fields of the module.
     enum Function: String, Member {
-        case lines, all, race, settle, merge, run, pipeline, quote
+        case lines, all, race, settle, merge, run, pipeline, quote, fetch
     }
 
     /// Methods of queues.
@@ -18,7 +18,7 @@ enum ScriptedFunctions {
     static var description: clua_script {
         let functions = unsafe Function.table
         let methods = unsafe Method.table
-        let texts = [literals, source, programs, results, channels]
+        let texts = [literals, source, programs, results, channels, requests]
         let sources = UnsafeMutablePointer<UnsafePointer<CChar>?>.allocate(capacity: texts.count)
         for (index, text) in texts.enumerated() {
             unsafe sources[index] = UnsafeRawPointer(text.utf8Start).assumingMemoryBound(to: CChar.self)

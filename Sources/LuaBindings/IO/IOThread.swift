@@ -76,6 +76,14 @@ final class IOThread: Sendable {
         return unsafe cio_stream_new(loop.pointer, descriptor, writes, limit, IOCallback.make(ready))
     }
 
+    /// Starts an HTTP request. Calls `ready` on this thread when `cio_fetch_advance` has something to do. The caller must release the request
+    /// with `cio_fetch_release`. Nil if memory has run out, or the thread was stopped.
+    func fetch(_ request: cio_request, _ ready: @escaping @Sendable () -> Void) -> OpaquePointer? {
+        var (request, error) = unsafe (request, Int32(0))
+        guard let loop = loop(&error) else { return nil }
+        return unsafe cio_fetch_start(loop.pointer, &request, IOCallback.make(ready))
+    }
+
     /// The time in C's unit. Rounds up, so that only 0 and times in the past become 0.
     static func nanoseconds(_ seconds: Double) -> UInt64 { seconds > 0 ? UInt64((min(seconds, 1e9) * 1e9).rounded(.up)) : 0 }
 

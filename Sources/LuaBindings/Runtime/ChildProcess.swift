@@ -328,21 +328,13 @@ final class ChildProcess: @unchecked Sendable {
         let signal = result.signal_number > 0 ? Signal.name(result.signal_number) : nil
         var signalName = signal ?? ""
         signalName.withUTF8 { signalName in
-            var items = unsafe [clua_item()]
-            func append(_ key: StaticString, _ value: clua_item) {
-                unsafe items.append(clua_item(bytes: key.utf8Start, count: key.utf8CodeUnitCount))
-                unsafe items.append(value)
-                unsafe items[0].count += 1
-            }
-            unsafe items[0].type = LUA_TTABLE
-            if result.status >= 0 { unsafe append("status", clua_item(Int(result.status))) }
-            if signal != nil { unsafe append("signal", clua_item(bytes: signalName.baseAddress, count: signalName.count)) }
-            if let stdout = unsafe output(0, of: result) { unsafe append("stdout", stdout) }
-            if let stderr = unsafe output(1, of: result) { unsafe append("stderr", stderr) }
-            if result.timed_out { unsafe append("timedOut", clua_item(true)) }
-            unsafe items.withUnsafeBufferPointer { items in
-                if let start = items.baseAddress { unsafe body(start) }
-            }
+            var table = ItemTable()
+            if result.status >= 0 { unsafe table.append("status", clua_item(Int(result.status))) }
+            if signal != nil { unsafe table.append("signal", clua_item(bytes: signalName.baseAddress, count: signalName.count)) }
+            if let stdout = unsafe output(0, of: result) { unsafe table.append("stdout", stdout) }
+            if let stderr = unsafe output(1, of: result) { unsafe table.append("stderr", stderr) }
+            if result.timed_out { unsafe table.append("timedOut", clua_item(true)) }
+            unsafe table.give(to: body)
         }
     }
 
@@ -370,28 +362,6 @@ final class ChildProcess: @unchecked Sendable {
             text += "; it had written to \(stream): \(words.hasSuffix("\n") ? words.dropLast() : words[...])"
         }
         return text
-    }
-}
-
-extension clua_item {
-    fileprivate init(_ value: Int) {
-        unsafe self.init()
-        unsafe type = LUA_TNUMBER
-        unsafe is_integer = true
-        unsafe integer = lua_Integer(value)
-    }
-
-    fileprivate init(_ value: Bool) {
-        unsafe self.init()
-        unsafe type = LUA_TBOOLEAN
-        unsafe integer = value ? 1 : 0
-    }
-
-    fileprivate init(bytes: UnsafePointer<UInt8>?, count: Int) {
-        unsafe self.init()
-        unsafe type = LUA_TSTRING
-        unsafe self.bytes = UnsafeRawPointer(bytes)?.assumingMemoryBound(to: CChar.self)
-        unsafe self.count = count
     }
 }
 

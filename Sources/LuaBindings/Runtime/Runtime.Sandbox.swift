@@ -33,6 +33,9 @@ extension Runtime {
         public var allowsCollectorChanges = true
         /// `opscript.process` and `opscript.sh`.
         public var allowsProcesses = true
+        /// `opscript.fetch`, which reaches all servers that the host does, also those on this machine. Its options `output`, `cafile` and
+        /// `netrc` need `allowsFiles`, too.
+        public var allowsNetwork = true
         /// `opscript.prelude`, and changes of `opscript.resources`: both concern all operations.
         public var allowsPreludes = true
 
@@ -52,6 +55,7 @@ extension Runtime {
             sandbox.allowsFinalizers = false
             sandbox.allowsCollectorChanges = false
             sandbox.allowsProcesses = false
+            sandbox.allowsNetwork = false
             sandbox.allowsPreludes = false
             return sandbox
         }
@@ -68,6 +72,7 @@ extension Runtime {
             add(CLUA_NO_MODULE_FILES, unless: allowsModuleFiles)
             add(CLUA_NO_FINALIZERS, unless: allowsFinalizers)
             add(CLUA_NO_COLLECTOR, unless: allowsCollectorChanges)
+            add(CLUA_NO_NETWORK, unless: allowsNetwork)
             return bits
         }
     }

@@ -35,7 +35,7 @@ public struct RetryPolicy: Sendable {
     /// - Parameters:
     ///   - attempt: the number of the attempt, from 1.
     ///   - random: a number from 0 to 1, which shortens the pause if `jitter` is true.
-    func pause(after attempt: Int, random: Double) -> Double {
+    package func pause(after attempt: Int, random: Double) -> Double {
         var pause = delay
         let longest = min(maxDelay, 1e9)
         if backoff > 1 && pause > 0 {

@@ -22,6 +22,13 @@ extension AllocationSteps {
         opscript.process({ 'echo', 'a', onLine = function(line) assert(line == 'a') end }):wait()
         return tostring(program.stdout)
         """,
+        "a request": """
+        local options = { method = 'PUT', headers = { A = 'b' }, body = 'text', timeout = 100, connectTimeout = 10, retries = 0,
+          captureLimit = 1000, ok = { 404 } }
+        local isDone, problem = pcall(opscript.fetch, 'http://127.0.0.1:1/', options)
+        assert(not isDone)
+        return tostring(problem), select(2, pcall(opscript.fetch, 'ftp://127.0.0.1/'))
+        """,
         "the lines of a program": """
         local count = 0
         for line, byte in opscript.process({ 'printf', 'a\\nb', stdout = 'pipe' }):lines('L', 1) do count = count + #line + #(byte or '') end
