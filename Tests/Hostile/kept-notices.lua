@@ -1,4 +1,4 @@
--- expect: error: limits.memory
+-- expect: error: limits.memory|memory
 local op = opscript.Operation.new()
 op:observe("x", { "old", "new" }, print)
 op:observe("y", { "old", "new" }, print)
