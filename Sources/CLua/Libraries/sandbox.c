@@ -29,6 +29,8 @@ static void remove_library(lua_State *L, const char *library) {
 
 static void remove_files(lua_State *L) {
     static const char *const os[] = {"remove", "rename", "tmpname", NULL}, *const globals[] = {"dofile", "loadfile", NULL};
+    static const char *const package[] = {"searchpath", NULL};  // opens each file that it looks for
+    remove_fields(L, LUA_LOADLIBNAME, package);
     remove_fields(L, LUA_OSLIBNAME, os);
     remove_fields(L, LUA_GNAME, globals);
     remove_library(L, LUA_IOLIBNAME);

@@ -11,8 +11,8 @@ extension Runtime {
     ///
     /// Forbidden libraries are absent, so that scripts can ask for them: `io == nil`.
     public struct Sandbox: Sendable {
-        /// `io`, `opscript.fs`, `dofile`, `loadfile`, `os.remove`, `os.rename`, `os.tmpname`, the condition `"fileExists"`, and the options `inputs`,
-        /// `outputs` and `depfile` of operations.
+        /// `io`, `opscript.fs`, `dofile`, `loadfile`, `os.remove`, `os.rename`, `os.tmpname`, `package.searchpath`, the condition `"fileExists"`, and the
+        /// options `inputs`, `outputs` and `depfile` of operations.
         public var allowsFiles = true
         /// `io.popen`, `os.execute`, `os.exit`, `os.getenv`, `os.setlocale`, `warn`, and the option `env` of operations. Without it,
         /// formats of `os.date` have at most 1,000 bytes.
