@@ -19,7 +19,7 @@ package final class SourceFiles {
     private static func contents(of path: String) -> String? {
         // Opening a FIFO would wait for a writer.
         var status = stat()
-        guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, let file = unsafe fopen(path, "r") else { return nil }
+        guard unsafe stat(path, &status) == 0, status.st_mode & S_IFMT == S_IFREG, let file = unsafe fopen(path, "re") else { return nil }
         defer { unsafe fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 1 << 20)
         let count = unsafe bytes.withUnsafeMutableBytes { unsafe fread($0.baseAddress, 1, $0.count, file) }

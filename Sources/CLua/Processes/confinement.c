@@ -103,7 +103,7 @@ static int limit(int resource, rlim_t most) {
 
 // The bytes of address space that the process has; 0 if the kernel does not say so.
 static size_t address_space(void) {
-    FILE *file = fopen("/proc/self/statm", "r");
+    FILE *file = fopen("/proc/self/statm", "re");
     unsigned long pages = 0;
     if (file == NULL) return 0;
     if (fscanf(file, "%lu", &pages) != 1) pages = 0;

@@ -3,6 +3,7 @@
 #include "worker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -327,6 +328,8 @@ _Noreturn void clua_serve(int socket, int control, const clua_host *model) {
     leave_faults_to_the_kernel();
     pid_t host = getppid();
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != host) leave();
+    // A program that a body starts must not answer the host.
+    if (fcntl(socket, F_SETFD, FD_CLOEXEC) != 0 || fcntl(control, F_SETFD, FD_CLOEXEC) != 0) leave();
     channel_init(&worker.channel, socket);
     worker.channel.write_reference = proxies_write;
     worker.channel.read_reference = proxies_read;

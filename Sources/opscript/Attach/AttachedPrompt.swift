@@ -35,7 +35,7 @@ final class AttachedPrompt: LinePrompt {
     }
 
     private static func commandLine(of process: pid_t) -> String {
-        guard let file = unsafe fopen("/proc/\(process)/cmdline", "r") else { return "" }
+        guard let file = unsafe fopen("/proc/\(process)/cmdline", "re") else { return "" }
         defer { unsafe fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 200)
         let count = unsafe fread(&bytes, 1, bytes.count, file)

@@ -113,7 +113,7 @@ struct Metrics {
     // MARK: the process
 
     private static var residentMemory: Int? {
-        guard let file = unsafe fopen("/proc/self/statm", "r") else { return nil }
+        guard let file = unsafe fopen("/proc/self/statm", "re") else { return nil }
         defer { unsafe fclose(file) }
         var bytes = [UInt8](repeating: 0, count: 200)
         let count = unsafe bytes.withUnsafeMutableBytes { unsafe fread($0.baseAddress, 1, $0.count, file) }
