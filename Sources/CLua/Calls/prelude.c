@@ -22,6 +22,7 @@ static int run_prelude(lua_State *L) {
     lua_settop(L, 2);
     clua_adopt_globals(L);
     clua_adopt_libraries(L);
+    clua_state_of(L)->has_saved_random = false;
     return 0;
 }
 

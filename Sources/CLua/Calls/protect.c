@@ -11,6 +11,7 @@
 #include "Core/registry_raising.h"
 #include "Core/traceback_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Limits/stop_raising.h"
 #include "Objects/object_raising.h"
 #include "Objects/unread_raising.h"
@@ -307,14 +308,18 @@ static void strip_callers(lua_State *L, clua_failure *failure) {
 
 int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
     bool were_real = clua_are_globals_real(L);
+    clua_state *state = clua_state_of(L);
+    const void *waiting = state->waiting_globals;
     if (!were_real) {
         // clua_protect reserves slots for itself only.
         if (!lua_checkstack(L, LUA_MINSTACK)) return clua_refuse(failure, "stack overflow");
+        state->waiting_globals = state->current_globals;
         clua_push_current_globals(L);
         clua_push_real_globals(L);
         clua_set_current_globals(L);
     }
     int status = clua_protect(L, function, context, 0, failure);
+    state->waiting_globals = waiting;
     if (!were_real) {
         clua_set_current_globals(L);
     } else if (!clua_are_globals_real(L)) {
@@ -325,5 +330,18 @@ int clua_run_apart(lua_State *L, lua_CFunction function, void *context, clua_fai
         strip_callers(L, failure);
         strip_own_frames(failure);
     }
+    return status;
+}
+
+int clua_run_callbacks_apart(lua_State *L, lua_CFunction function, void *context, clua_failure *failure) {
+    clua_state *state = clua_state_of(L);
+    int before = state->set_aside_before;
+    state->set_aside_before = state->set_aside_count;
+    int status = clua_run_apart(L, function, context, failure);
+    // Without memory for this, the libraries are restored before the next body.
+    clua_failure ignored = {0};
+    if (state->set_aside_count > state->set_aside_before && clua_protect(L, clua_put_libraries_back, NULL, 0, &ignored) != LUA_OK)
+        clua_failure_release(&ignored);
+    state->set_aside_before = before;
     return status;
 }

@@ -17,13 +17,14 @@ static int run_callback(lua_State *L) {
         clua_push_items_here(L, callback->argument, 1);
     else
         lua_pushvalue(L, 2);
+    clua_begin_callback(L, 3);
     lua_call(L, 1, 0);
     clua_end_callback(L);
     return 0;
 }
 
 int clua_run_callback(lua_State *L, clua_callback callback, clua_failure *failure) {
-    return clua_run_apart(L, run_callback, &callback, failure);
+    return clua_run_callbacks_apart(L, run_callback, &callback, failure);
 }
 
 typedef struct completions {
@@ -39,6 +40,7 @@ static int run_completions(lua_State *L) {
                                            : clua_push_existing_handle(L, completion.object);
         if (exists && clua_push_completion(L, 2, false) == LUA_TFUNCTION) {
             lua_pushvalue(L, 2);
+            clua_begin_callback(L, 3);
             lua_call(L, 1, 0);
             clua_end_callback(L);
         }
@@ -49,7 +51,7 @@ static int run_completions(lua_State *L) {
 
 int clua_run_completions(lua_State *L, clua_next_completion next, void *context, clua_failure *failure) {
     completions completions = {next, context};
-    return clua_run_apart(L, run_completions, &completions, failure);
+    return clua_run_callbacks_apart(L, run_completions, &completions, failure);
 }
 
 // Decodes the value, and assigns it to a field of the table on top.
@@ -71,11 +73,12 @@ static int run_observer(lua_State *L) {
     clua_push_items_here(L, change->fields, 1);
     set_decoded(L, "old", change->old_value);
     set_decoded(L, "new", change->new_value);
+    clua_begin_callback(L, lua_gettop(L) - 2);
     lua_call(L, 2, 0);
     clua_end_callback(L);
     return 0;
 }
 
 int clua_run_observer(lua_State *L, const clua_change *change, clua_failure *failure) {
-    return clua_run_apart(L, run_observer, (void *)change, failure);
+    return clua_run_callbacks_apart(L, run_observer, (void *)change, failure);
 }

@@ -54,6 +54,8 @@ typedef enum clua_kept {
     CLUA_KEPT_SCRIPT_GLOBALS,       // table: the globals of the host's script; see Calls/scripted.c
     CLUA_KEPT_SCRIPTED,             // table: the functions that the host's script defines, by name
     CLUA_KEPT_LIBRARIES,            // the contents of the libraries; see Libraries/isolation.c
+    CLUA_KEPT_SET_ASIDE,            // list: what the libraries were before callbacks; see Libraries/isolation.c
+    CLUA_KEPT_RANDOMSEED,           // Lua's `math.randomseed`
     CLUA_KEPT_FROZEN,               // weak table: frozen table (light userdata) -> view
     CLUA_KEPT_FROZEN_METATABLE,     // metatable of views
     CLUA_KEPT_JSON_ARRAY,           // metatable of arrays that may be empty; see Transfer/json.c

@@ -3,6 +3,7 @@
 #include "Core/registry_raising.h"
 #include "Core/tables_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Limits/stop_raising.h"
 
 // Keys in the metatable of an environment: the table that it reads through to, and the set of names that it hides from there.
@@ -218,8 +219,11 @@ void clua_adopt_global(lua_State *L) {
     lua_pushvalue(L, -3);
     lua_rawset(L, -3);
     lua_pop(L, 1);
-    lua_rawset(L, -3);
-    lua_pop(L, 1);
+    lua_pushvalue(L, -2);
+    lua_insert(L, -3);
+    lua_rawset(L, -4);
+    clua_record_global(L, lua_gettop(L));
+    lua_pop(L, 2);
 }
 
 // As clua_push_copy. `count` is about the number of fields.

@@ -53,7 +53,7 @@ void clua_fill_current_environment(lua_State *L);
 /// state's. Also consults a script's metatable of the real globals. Needs 7 slots.
 bool clua_global_differs(lua_State *L, int index);
 
-/// Stack: the real globals, a name, a value. Assigns the global, also in the record of a fresh state's globals. Pops all three. Needs 4
+/// Stack: the real globals, a name, a value. Assigns the global, also in the records of what bodies find. Pops all three. Needs 10
 /// slots.
 void clua_adopt_global(lua_State *L);
 

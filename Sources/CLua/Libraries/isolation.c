@@ -10,6 +10,7 @@
 #include <lua5.4/lauxlib.h>
 #include <lua5.4/lualib.h>
 #include <stdbool.h>
+#include <string.h>
 
 #include "Core/memory_raising.h"
 #include "Core/registry_raising.h"
@@ -17,8 +18,9 @@
 #include "Libraries/environment_raising.h"
 #include "Libraries/modules_raising.h"
 
-// The record is an array: for each table, itself, a copy of it, the number of its fields, and its metatable or false. Then the metatables of
-// the basic types or false, the default files, and whether the collector runs. Under each table as a key, the record has its position.
+// The record is an array: for each table, itself, a copy of it, the number of its fields, and its metatable or false. The tables include the
+// state's own globals, which a body reaches through `package.loaded`. Then the metatables of the basic types or false, the default files, and
+// whether the collector runs. Under each table as a key, the record has its position.
 enum { TABLE = 1, COPY, FIELD_COUNT, METATABLE, PER_TABLE = METATABLE };
 
 // The number of basic types whose metatables a record has.
@@ -90,7 +92,9 @@ static void record_library(lua_State *L, int record, int library) {
     }
 }
 
-static void record_libraries(lua_State *L) {
+// Pushes a record of the present contents. Reserves its own slots.
+static void push_record(lua_State *L) {
+    luaL_checkstack(L, 20, NULL);
     static const char *const names[] = {"coroutine",     "debug", "io",     "math",  "opscript", "opscript.fs",
                                         "opscript.json", "os",    "string", "table", "utf8",     NULL};
     int top = lua_gettop(L), record = top + 1, loaded = top + 2;
@@ -113,6 +117,8 @@ static void record_libraries(lua_State *L) {
         }
     }
     lua_settop(L, loaded);
+    clua_push_real_globals(L);
+    record_table(L, record);
     luaL_getmetatable(L, LUA_FILEHANDLE);
     if (lua_istable(L, -1)) record_library(L, record, lua_gettop(L));
     lua_settop(L, loaded);
@@ -138,9 +144,12 @@ static void record_libraries(lua_State *L) {
     }
     lua_pushboolean(L, lua_gc(L, LUA_GCISRUNNING));
     lua_rawseti(L, record, next + 1);
-    lua_pushvalue(L, record);
+    lua_settop(L, record);
+}
+
+static void record_libraries(lua_State *L) {
+    push_record(L);
     clua_keep(L, CLUA_KEPT_LIBRARIES);
-    lua_settop(L, top);
     clua_state_of(L)->libraries_are_recorded = true;
     clua_state_of(L)->libraries_may_differ = false;
 }
@@ -214,12 +223,11 @@ static bool has_same_settings(lua_State *L, int record, lua_Integer first, bool 
     return are_same && !is_stopped;
 }
 
-// Whether the libraries are as recorded. Restores them if `restores`.
-static bool compare(lua_State *L, bool restores) {
-    int top = lua_gettop(L), record = top + 1, table = top + 2, copy = top + 3;
+// Whether the libraries are as in the record on top, which this function pops. Restores them if `restores`. Reserves its own slots.
+static bool compare_with(lua_State *L, bool restores) {
+    int record = lua_gettop(L), top = record - 1, table = record + 1, copy = record + 2;
     bool are_same = true;
     luaL_checkstack(L, 20, NULL);
-    clua_push_kept(L, CLUA_KEPT_LIBRARIES);
     lua_Integer i = 0;
     for (; push_recorded(L, record, i); i += PER_TABLE) {
         lua_rawgeti(L, record, i + FIELD_COUNT);
@@ -238,6 +246,13 @@ static bool compare(lua_State *L, bool restores) {
     are_same &= has_same_settings(L, record, i + BASIC_TYPES + 1, restores);
     lua_settop(L, top);
     return are_same;
+}
+
+// As compare_with for the record of the state.
+static bool compare(lua_State *L, bool restores) {
+    luaL_checkstack(L, 1, NULL);
+    clua_push_kept(L, CLUA_KEPT_LIBRARIES);
+    return compare_with(L, restores);
 }
 
 // MARK: changes that arrive with a body
@@ -318,44 +333,57 @@ bool clua_has_changed_field(lua_State *L, int reads) {
 
 // MARK: modules
 
-// Pushes the record, `package.loaded` and its copy in the record. Returns the position, or -1 if the record has none.
-static lua_Integer push_loaded_modules(lua_State *L) {
+bool clua_is_module_kept(lua_State *L, int name) {
+    int top = lua_gettop(L), record = top + 1;
+    if (!clua_state_of(L)->libraries_are_recorded) return true;
     clua_push_kept(L, CLUA_KEPT_LIBRARIES);
     luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_pushvalue(L, -1);
-    lua_Integer position = lua_rawget(L, -3) == LUA_TNIL ? -1 : lua_tointeger(L, -1);
-    lua_pop(L, 1);
-    lua_rawgeti(L, -2, position + COPY);
-    return position;
-}
-
-bool clua_is_module_kept(lua_State *L, int name) {
-    int top = lua_gettop(L);
-    if (!clua_state_of(L)->libraries_are_recorded) return true;
-    bool is_kept = false;
-    if (push_loaded_modules(L) >= 0) {
+    bool is_kept = lua_rawget(L, record) != LUA_TNIL;
+    if (is_kept) {
+        lua_rawgeti(L, record, lua_tointeger(L, -1) + COPY);
         lua_pushvalue(L, name);
-        is_kept = lua_rawget(L, top + 3) != LUA_TNIL;
+        is_kept = lua_rawget(L, -2) != LUA_TNIL;
     }
     lua_settop(L, top);
     return is_kept;
 }
 
-void clua_adopt_module(lua_State *L, int name) {
-    int top = lua_gettop(L), record = top + 1, loaded = top + 2, copy = top + 3;
+// Makes the field of the table at `table` with the name at `name` a recorded one. Stack indices. Needs 5 slots.
+static void record_field(lua_State *L, int table, int name) {
+    int top = lua_gettop(L), record = top + 1, copy = top + 3;
     if (!clua_state_of(L)->libraries_are_recorded) return;
-    lua_Integer position = push_loaded_modules(L);
-    lua_pushvalue(L, name);
-    if (position >= 0 && lua_rawget(L, copy) == LUA_TNIL) {
+    clua_push_kept(L, CLUA_KEPT_LIBRARIES);
+    lua_pushvalue(L, table);
+    if (lua_rawget(L, record) != LUA_TNIL) {
+        lua_Integer position = lua_tointeger(L, -1);
+        lua_rawgeti(L, record, position + COPY);
+        lua_pushvalue(L, name);
+        bool is_new = lua_rawget(L, copy) == LUA_TNIL;
+        lua_pop(L, 1);
         lua_pushvalue(L, name);
         lua_pushvalue(L, name);
-        lua_rawget(L, loaded);
+        lua_rawget(L, table);
         lua_rawset(L, copy);
-        lua_rawgeti(L, record, position + FIELD_COUNT);
-        lua_pushinteger(L, lua_tointeger(L, -1) + 1);
-        lua_rawseti(L, record, position + FIELD_COUNT);
+        if (is_new) {
+            lua_rawgeti(L, record, position + FIELD_COUNT);
+            lua_pushinteger(L, lua_tointeger(L, -1) + 1);
+            lua_rawseti(L, record, position + FIELD_COUNT);
+        }
     }
     lua_settop(L, top);
+}
+
+void clua_record_global(lua_State *L, int name) {
+    clua_push_real_globals(L);
+    record_field(L, lua_gettop(L), name);
+    lua_pop(L, 1);
+}
+
+void clua_adopt_module(lua_State *L, int name) {
+    if (clua_is_module_kept(L, name)) return;
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+    record_field(L, lua_gettop(L), name);
+    lua_pop(L, 1);
 }
 
 bool clua_are_libraries_changed(lua_State *L) {
@@ -371,5 +399,69 @@ int clua_restore_libraries(lua_State *L) {
         state->libraries_may_differ = false;
         compare(L, true);
     }
+    clua_restore_random(L);
     return 0;
+}
+
+// MARK: callbacks while a body waits
+
+// The waiting body and a callback of another one share the tables. So the callback finds the libraries as a body does, and the waiting body finds
+// them afterwards as it had left them. CLUA_KEPT_SET_ASIDE is a list of what the waiting bodies had: a record or, if that was the state's, true;
+// the rest of the list; and the random numbers from before the body's own seed, or false.
+
+// Whether the function at `function` has the globals of the waiting body, whose own callback it is therefore.
+static bool belongs_to_waiting_body(lua_State *L, int function) {
+    const char *name;
+    for (int i = 1; (name = lua_getupvalue(L, function, i)) != NULL; i++) {
+        const void *globals = lua_topointer(L, -1);
+        lua_pop(L, 1);
+        if (strcmp(name, "_ENV") == 0) return globals == clua_state_of(L)->waiting_globals;
+    }
+    return false;
+}
+
+int clua_put_libraries_back(lua_State *L) {
+    clua_state *state = clua_state_of(L);
+    luaL_checkstack(L, 8, NULL);
+    while (state->set_aside_count > state->set_aside_before) {
+        int top = lua_gettop(L);
+        clua_push_kept(L, CLUA_KEPT_SET_ASIDE);
+        lua_rawgeti(L, top + 1, 2);
+        clua_keep(L, CLUA_KEPT_SET_ASIDE);
+        state->set_aside_count--;
+        clua_restore_random(L);
+        if (lua_rawgeti(L, top + 1, 3) == LUA_TSTRING) {
+            memcpy(state->saved_random, lua_tostring(L, -1), sizeof state->saved_random);
+            state->has_saved_random = true;
+        }
+        if (lua_rawgeti(L, top + 1, 1) != LUA_TTABLE) clua_push_kept(L, CLUA_KEPT_LIBRARIES);
+        compare_with(L, true);
+        lua_settop(L, top);
+    }
+    return 0;
+}
+
+void clua_begin_callback(lua_State *L, int function) {
+    clua_state *state = clua_state_of(L);
+    bool may_change = state->has_library_code || state->checks_libraries_always || state->has_saved_random;
+    if (!may_change || !state->libraries_are_recorded || !clua_has_waiting_body(state)) return;
+    clua_put_libraries_back(L);
+    if (belongs_to_waiting_body(L, function)) return;
+    int top = lua_gettop(L);
+    luaL_checkstack(L, 8, NULL);
+    if (compare(L, false))
+        lua_pushboolean(L, 1);
+    else
+        push_record(L);
+    clua_push_kept(L, CLUA_KEPT_SET_ASIDE);
+    if (state->has_saved_random)
+        lua_pushlstring(L, (const char *)state->saved_random, sizeof state->saved_random);
+    else
+        lua_pushboolean(L, 0);
+    clua_pack(L, 3);
+    clua_keep(L, CLUA_KEPT_SET_ASIDE);
+    state->has_saved_random = false;
+    state->set_aside_count++;
+    compare(L, true);
+    lua_settop(L, top);
 }

@@ -25,6 +25,15 @@ bool clua_has_changed_field(lua_State *L, int reads);
 /// Gives the fields that clua_change_field has assigned their former values. Reserves its own slots.
 void clua_undo_changes(lua_State *L);
 
+/// Wraps `math.randomseed`, so that a body's seed ends with the body.
+void clua_open_random(lua_State *L);
+
+/// Gives `math.random` the state that it had before the body seeded it. Needs 3 slots.
+void clua_restore_random(lua_State *L);
+
+/// Makes the state's own global with the name at `name` one that bodies find. `name` is a stack index. Needs 8 slots.
+void clua_record_global(lua_State *L, int name);
+
 /// Makes a module that was loaded one that bodies find. `name` is a stack index. Needs 8 slots.
 void clua_adopt_module(lua_State *L, int name);
 
@@ -49,6 +58,13 @@ static inline void clua_begin_isolation(lua_State *L) {
     clua_undo_changes(L);
     clua_restore_libraries(L);
 }
+
+/// Before a callback, the function at stack index `function`: if a body of another operation waits in this state, the callback finds the libraries
+/// as a body does. Reserves its own slots.
+void clua_begin_callback(lua_State *L, int function);
+
+/// Makes the libraries again what they were before the callbacks since `set_aside_before`. Returns 0. Reserves its own slots.
+int clua_put_libraries_back(lua_State *L);
 
 /// After a callback, which may have run code of any body.
 static inline void clua_end_callback(lua_State *L) {

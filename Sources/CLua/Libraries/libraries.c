@@ -10,6 +10,7 @@
 
 #include "Libraries/bounded_raising.h"
 #include "Libraries/environment_raising.h"
+#include "Libraries/isolation_raising.h"
 #include "Libraries/iterators_raising.h"
 #include "Libraries/libraries_raising.h"
 #include "Libraries/output_raising.h"
@@ -137,6 +138,7 @@ void clua_open_libraries(lua_State *L) {
     watch_debug(L);
     clua_open_patterns(L);
     clua_open_iterators(L);
+    clua_open_random(L);
     clua_open_strings(L);
     clua_open_tables(L);
 }
@@ -156,6 +158,7 @@ void clua_seed_random(lua_State *L, uint64_t first, uint64_t second) {
     lua_pushinteger(L, (lua_Integer)first);
     lua_pushinteger(L, (lua_Integer)second);
     if (lua_pcall(L, 2, 0, 0) != LUA_OK) lua_pop(L, 1);
+    clua_state_of(L)->has_saved_random = false;  // bodies find these numbers
 }
 
 // A state uses one of these three: warnings are off, on, or a warning is incomplete. `context` is the state's main thread.

@@ -141,6 +141,7 @@ static int call_function(lua_State *L) {
         clua_set_current_globals(L);
     }
     if (clua_decode(L, &callback->arguments, CLUA_CURRENT_ENVIRONMENT) != LUA_OK) return lua_error(L);
+    clua_begin_callback(L, environment + CLUA_DECODING_SLOTS);
     lua_call(L, lua_gettop(L) - environment - CLUA_DECODING_SLOTS, 0);
     clua_end_callback(L);
     return 0;
@@ -157,7 +158,7 @@ static void call(lua_State *L, message_reader *reader) {
     clua_failure failure = {0};
     clua_begin_body(L, run_of(serial), &suspended);
     if (shared != NULL) clua_limit_instructions(L, CLUA_NO_INSTRUCTION_LIMIT, shared);
-    int status = clua_run_apart(L, call_function, &callback, &failure);
+    int status = clua_run_callbacks_apart(L, call_function, &callback, &failure);
     clua_end_body(L, &suspended);
     int64_t spent = shared != NULL ? left - clua_allowance_left(shared) : 0;
     clua_allowance_free(shared);

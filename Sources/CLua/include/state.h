@@ -139,6 +139,10 @@ typedef struct clua_state {
     bool has_library_code;        // some code here may change the libraries
     bool libraries_may_differ;    // such code has run since they were checked
     bool checks_libraries_always;
+    bool has_saved_random;       // the body that runs has seeded `math.random`, which had this state before
+    uint64_t saved_random[4];
+    const void *waiting_globals;  // address of the global table of the body that waits for what runs now; NULL if none
+    int set_aside_count, set_aside_before;  // libraries that were set aside for callbacks: all, and those before the callbacks that run now
     int loads;                 // nested calls of `require` that are loading a module
     bool shares_batch;         // the modules that are being loaded may be those of all bodies; see Calls/require.c
     uint32_t load_count;       // modules that `require` has loaded
