@@ -123,4 +123,37 @@ import Testing
             #expect(numbers.count == 2 && numbers.allSatisfy { kill($0, 0) != 0 }, "\(processes)")
         }
     }
+
+    @Test(
+        "One instruction of Lua that takes minutes ends with its process",
+        arguments: [
+            // All keys of the table collide, so a rehash takes quadratic time: 500 s for these.
+            "local most, t = (1 << 20) - 1, {} for i = 1, (1 << 19) + 1 do t[i * most] = true end",
+            // A chain of ephemerons in a random order: each pass of the collector finds few of them.
+            """
+            local t, keys = setmetatable({}, { __mode = 'k' }), {}
+            for i = 1, 1 << 18 do keys[i] = {} end
+            for i = #keys, 2, -1 do local j = math.random(i) keys[i], keys[j] = keys[j], keys[i] end
+            for i = 1, #keys - 1 do t[keys[i]] = keys[i + 1] end
+            local first = keys[1]
+            keys = nil
+            collectgarbage()
+            return first
+            """,
+        ])
+    func longInstructions(body: String) throws {
+        try withProcesses({
+            $0.sandbox = .untrusted
+            $0.limits = .untrusted
+            $0.limits.operationSeconds = 2
+        }) { runtime in
+            let identity = "queue:addOperation(function() return string.format('%p', string) end):get()"
+            let before = try runtime.run("return \(identity)")
+            let operation = try runtime.operation("return queue:addOperation(function() \(body) end)")
+            operation.waitUntilFinished()
+            #expect((operation.error as? OperationFailure)?.kind == .timeout)
+            // Another process, because the first one was killed.
+            #expect(try runtime.run("return \(identity)") != before)
+        }
+    }
 }
