@@ -1,15 +1,24 @@
 #define _GNU_SOURCE
 #include "CHTTP.h"
 
+#include <limits.h>
 #include <microhttpd.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_CONNECTIONS = 32, IDLE_SECONDS = 30, BLOCK = 1 << 16 };
+enum { MOST_CONNECTIONS = 32, MOST_FROM_ONE_ADDRESS = 16, IDLE_SECONDS = 30, HEADER_SECONDS = 10, BLOCK = 1 << 16 };
+
+// A connection. `due` is the time, in milliseconds, until which the headers of its request must be complete; LLONG_MAX while it has one.
+typedef struct client {
+    int socket;
+    long long due;
+    struct client *next, **link;
+} client;
 
 // Published bytes. Each stream that is sending them has a reference.
 typedef struct message {
@@ -37,6 +46,7 @@ struct ch_server {
     void *context;
     int event, epoll;
     ch_request *requests;
+    client *clients;
     message *latest;
     unsigned long number; // of the latest message
     bool is_stopping, has_resumed;
@@ -58,7 +68,35 @@ static void resume(ch_request *request) {
     MHD_resume_connection(request->connection);
 }
 
+static long long now_in_milliseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
 // MARK: the library's callbacks
+
+static void notice_connection(void *context, struct MHD_Connection *connection, void **state, enum MHD_ConnectionNotificationCode code) {
+    ch_server *server = context;
+    client *client = *state;
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        int socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        client = *state = calloc(1, sizeof *client);
+        if (client == NULL) return;
+        *client = (struct client){socket, now_in_milliseconds() + HEADER_SECONDS * 1000, server->clients, &server->clients};
+        if (client->next != NULL) client->next->link = &client->next;
+        server->clients = client;
+    } else if (client != NULL) {
+        *client->link = client->next;
+        if (client->next != NULL) client->next->link = client->link;
+        free(client);
+    }
+}
+
+static void set_due(struct MHD_Connection *connection, long long due) {
+    client *client = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    if (client != NULL) client->due = due;
+}
 
 static enum MHD_Result handle(
     void *context, struct MHD_Connection *connection, const char *url, const char *method, const char *version, const char *data,
@@ -73,6 +111,7 @@ static enum MHD_Result handle(
         request->link = &server->requests;
         if (request->next != NULL) request->next->link = &request->next;
         server->requests = *state = request;
+        set_due(connection, LLONG_MAX);
     }
     // The host answers before the library reads a body: only GET gets more than an error, and it has no body.
     if (!request->is_answered) server->answer(server->context, request);
@@ -80,9 +119,10 @@ static enum MHD_Result handle(
 }
 
 static void complete(void *context, struct MHD_Connection *connection, void **state, enum MHD_RequestTerminationCode code) {
-    (void)context, (void)connection, (void)code;
+    (void)context, (void)code;
     ch_request *request = *state;
     if (request == NULL) return;
+    set_due(connection, now_in_milliseconds() + IDLE_SECONDS * 1000);
     *request->link = request->next;
     if (request->next != NULL) request->next->link = request->link;
     release(request->sending);
@@ -126,7 +166,8 @@ ch_server *ch_start(int listener, ch_answer answer, void *context) {
     *server = (ch_server){.answer = answer, .context = context, .event = event};
     server->daemon = MHD_start_daemon(
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, handle, server, MHD_OPTION_LISTEN_SOCKET, listener,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)MOST_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)MOST_FROM_ONE_ADDRESS,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_NOTIFY_CONNECTION, notice_connection, server,
         MHD_OPTION_NOTIFY_COMPLETED, complete, NULL, MHD_OPTION_END);
     if (server->daemon == NULL) goto failed;
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
@@ -139,7 +180,19 @@ failed:
     return NULL;
 }
 
+// Ends the connections that have sent no complete request in time: the library's own limit begins again with each byte. Returns the milliseconds
+// until the next one is late, or `milliseconds` if that is sooner.
+static int end_late_clients(ch_server *server, int milliseconds) {
+    long long now = now_in_milliseconds();
+    for (const client *client = server->clients; client != NULL; client = client->next) {
+        if (client->due <= now) shutdown(client->socket, SHUT_RDWR);
+        else if (client->due - now < (milliseconds < 0 ? INT_MAX : milliseconds)) milliseconds = (int)(client->due - now);
+    }
+    return milliseconds;
+}
+
 void ch_run(ch_server *server, int milliseconds) {
+    milliseconds = end_late_clients(server, milliseconds);
     // The library looks at resumed connections only when it runs.
     if (server->has_resumed) milliseconds = 0;
     server->has_resumed = false;
@@ -153,12 +206,6 @@ void ch_run(ch_server *server, int milliseconds) {
 }
 
 void ch_wake(ch_server *server) { eventfd_write(server->event, 1); }
-
-static long long now_in_milliseconds(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
 
 void ch_stop(ch_server *server, int milliseconds) {
     server->is_stopping = true;

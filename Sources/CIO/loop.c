@@ -1,7 +1,10 @@
 #include "loop.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "CPlatform.h"
 
@@ -125,7 +128,20 @@ static void heed_ended_children(void) {
     }
 }
 
+// libuv ends the process if it finds no descriptors for its signals, and takes six for a loop.
+static bool are_descriptors_free(void) {
+    enum { NEEDED = 8 };
+    int opened[NEEDED], count = 0;
+    while (count < NEEDED && (opened[count] = eventfd(0, EFD_CLOEXEC)) >= 0) count++;
+    for (int i = 0; i < count; i++) close(opened[i]);
+    return count == NEEDED;
+}
+
 cio_loop *cio_loop_start(int *error) {
+    if (!are_descriptors_free()) {
+        *error = EMFILE;
+        return NULL;
+    }
     cio_loop *loop = calloc(1, sizeof *loop);
     if (loop == NULL) {
         *error = UV_ENOMEM;

@@ -61,8 +61,16 @@ int cplatform_affinity_count(void) {
 
 bool cplatform_has_membarrier = false;
 
-// A constructor, because registering is slow once the process has several threads.
-__attribute__((constructor)) static void prepare(void) {
+static int argument_count;
+static char **arguments;
+
+const char *cplatform_argument(int index) { return index < argument_count ? arguments[index] : NULL; }
+
+// A constructor, because registering is slow once the process has several threads. The C library passes it the arguments of the process, which
+// Swift reads from /proc.
+__attribute__((constructor)) static void prepare(int count, char **values) {
+    argument_count = count;
+    arguments = values;
     register_membarrier();
     pthread_atfork(NULL, NULL, has_forked);
 }

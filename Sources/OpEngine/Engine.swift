@@ -50,6 +50,8 @@ import Synchronization
     /// An operation is tiny if it takes no longer than this from the end of the one before it to its own end. See `Standby`.
     // Safety: only tests change it, before they add operations.
     nonisolated(unsafe) var tinyDuration = Duration.nanoseconds(120)
+    /// Whether `startFirstWorker` has found that threads can be started.
+    let hasStartedWorker = Atomic<Bool>(false)
     private let holds = Atomic<Int>(0)
     private let asynchronousOperations = Atomic<Int>(0)
     let admissions: Guarded<Admissions>
@@ -166,6 +168,16 @@ import Synchronization
         for worker in pool.withLock({ pool in pool.busy.filter { $0.servedLevel > level && !$0.inbox.hasJobs } }) {
             _ = worker.inbox.post {}
         }
+    }
+
+    /// Starts a worker unless one exists, before the first operation is added. Returns false if the system cannot start a thread.
+    @inline(never)
+    func startFirstWorker() -> Bool {
+        // A worker must not inherit a raised nice value.
+        if simulated != nil || ThreadStarter.isNeeded { return true }
+        let isStarted = pool.withLock { $0.makeFirstWorker(self) }?.tryStart() ?? true
+        if isStarted { hasStartedWorker.store(true, ordering: .relaxed) }
+        return isStarted
     }
 
     func perform(_ wake: Pool.Wake) {

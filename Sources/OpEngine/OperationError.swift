@@ -46,6 +46,8 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
     case queueStaysFull(operation: String, queue: String, limit: Int)
     /// The engine was shut down.
     case engineShutDown(operation: String)
+    /// The engine has no thread, and the system cannot start one.
+    case noThread(operation: String)
     /// An operation with the policy `.succeeded` was cancelled because of a dependency. Recorded as the operation's `error`.
     case dependencyNotSucceeded(operation: String, dependency: String)
     /// The operation was cancelled because a condition did not hold. Recorded as the operation's `error`.
@@ -118,6 +120,8 @@ public enum OperationError: Error, Sendable, CustomStringConvertible {
                 + "resume the queue, raise its limits, or cancel some"
         case .engineShutDown(let operation):
             "\(operation) cannot be added: the engine was shut down"
+        case .noThread(let operation):
+            "\(operation) cannot be added: the system cannot start a thread; raise the limit of processes (ulimit -u), or free memory"
         case .dependencyNotSucceeded(let operation, let dependency):
             "\(operation) was cancelled because \(dependency), which it depends on, did not succeed"
         case .conditionFailed(let operation, let condition, let reason):

@@ -14,6 +14,9 @@ public func startThread(
     ThreadStarter.start(ThreadStarter.Start(thread: thread, body: body, failed: failed))
 }
 
+/// Runs `body` on a new thread, or at once if the system cannot start more threads.
+public func runApart(_ body: @escaping @Sendable () -> Void) { startThread(body, orElse: body) }
+
 /// Ends the process because the system cannot start more threads.
 public func failToStart() { fatalError("opscript: cannot start a thread: the limit of processes, or of memory, is reached") }
 
@@ -52,7 +55,8 @@ public final class ThreadStarter: Sendable {
         }
     }
 
-    private init() {
+    /// Nil if the system cannot start more threads.
+    private init?() {
         let isStarted = tryStartThread { [self] in
             while true {
                 let taken = starts.withLock { exchange(&$0, with: []) }
@@ -60,19 +64,23 @@ public final class ThreadStarter: Sendable {
                 if taken.isEmpty { _ = parker.park() }
             }
         }
-        if !isStarted { failToStart() }
+        if !isStarted { return nil }
     }
 
-    /// Creates the starter. Must be called before any thread raises its nice value, on a thread that has the process's own.
+    /// Creates the starter. Must be called before any thread raises its nice value, on a thread that has the process's own. Without a starter,
+    /// new threads have the nice values of those that start them.
     public static func prepare() {
         shared.withLock { starter in
             if starter?.forkCount != cplatform_get_fork_count() { starter = ThreadStarter() }
         }
     }
 
+    /// Whether the calling thread has raised its nice value.
+    public static var isNeeded: Bool { cplatform_nice(0) > cplatform_nice(getpid()) }
+
     fileprivate static func start(_ start: Start) {
         // The caller starts the thread itself if it has not raised its nice value.
-        guard cplatform_nice(0) > cplatform_nice(getpid()), let starter = shared.withLock({ $0 }) else {
+        guard isNeeded, let starter = shared.withLock({ $0 }) else {
             if !tryStart(start) { start.failed() }
             return
         }

@@ -110,7 +110,7 @@ extension OperationError {
     fileprivate var kindInC: opscript_error_kind {
         switch self {
         case .dependencyNotSucceeded: OPSCRIPT_DEPENDENCY
-        case .neverFinishes, .queueStaysFull, .engineShutDown: OPSCRIPT_RUNTIME
+        case .neverFinishes, .queueStaysFull, .engineShutDown, .noThread: OPSCRIPT_RUNTIME
         default: OPSCRIPT_MISUSE
         }
     }

@@ -17,6 +17,9 @@ public func field(_ table: OpaquePointer?, _ name: UnsafePointer<CChar>?) -> Opa
 @_cdecl("opscript_value_element")
 public func element(_ table: OpaquePointer?, _ index: Int64) -> OpaquePointer? { field(table, .integer(Int(index))) }
 
+/// The object at an address; that of nil for NULL.
+private func valueObject(_ value: OpaquePointer?) -> ValueObject { object(value, as: ValueObject.self) ?? .nothing }
+
 private func field(_ table: OpaquePointer?, _ key: LuaValue) -> OpaquePointer? {
     borrowed(object(table, as: ValueObject.self)?.field(key) ?? .nothing)
 }
@@ -46,19 +49,20 @@ public func keys(_ table: OpaquePointer?) -> OpaquePointer? { retained(ListObjec
 /// `opscript_value_set`
 @_cdecl("opscript_value_set")
 public func set(_ table: OpaquePointer?, _ key: OpaquePointer?, _ value: OpaquePointer?) -> Bool {
-    object(table, as: ValueObject.self)?.set(luaValue(key), to: luaValue(value)) ?? false
+    object(table, as: ValueObject.self)?.set(valueObject(key), to: valueObject(value)) ?? false
 }
 
 /// `opscript_value_set_field`
 @_cdecl("opscript_value_set_field")
 public func setField(_ table: OpaquePointer?, _ name: UnsafePointer<CChar>?, _ value: OpaquePointer?) -> Bool {
-    object(table, as: ValueObject.self)?.set(name.flatMap { string($0, -1) } ?? .nil, to: luaValue(value)) ?? false
+    let key = ValueObject(name.flatMap { string($0, -1) } ?? .nil)
+    return object(table, as: ValueObject.self)?.set(key, to: valueObject(value)) ?? false
 }
 
 /// `opscript_value_append`
 @_cdecl("opscript_value_append")
 public func append(_ table: OpaquePointer?, _ value: OpaquePointer?) -> Bool {
-    object(table, as: ValueObject.self)?.append(luaValue(value)) ?? false
+    object(table, as: ValueObject.self)?.append(valueObject(value)) ?? false
 }
 
 extension LuaValue {

@@ -12,6 +12,10 @@ final class ValueObject: @unchecked Sendable {
     private var fields: [LuaValue: ValueObject] = [:]
     /// The index of the last element of a table, if it is known.
     private var lastIndex: Int?
+    /// How many tables are nested here at most; more than there are if fields were replaced. Nil if that is unknown.
+    private var knownDepth: Int?
+    /// So deep that no thread's stack ends while a value is freed, compared or passed. The describer and Lua's compiler end there, too.
+    private static let maximumDepth = 200
 
     init(_ value: LuaValue) { self.value = value }
 
@@ -47,18 +51,20 @@ final class ValueObject: @unchecked Sendable {
         return field
     }
 
-    /// Assigns a field. Returns false if this is no table, or `key` is no possible key.
-    func set(_ key: LuaValue, to newValue: LuaValue) -> Bool {
-        guard isTable, let key = key.asPossibleKey else { return false }
+    /// Assigns a field. Returns false if this is no table, `key` is no possible key, or the tables would be nested too deep.
+    func set(_ key: ValueObject, to newValue: ValueObject) -> Bool {
+        guard isTable, let possibleKey = key.value.asPossibleKey, key.fitsInTable, newValue.fitsInTable else { return false }
         lastIndex = nil
-        assign(key, newValue)
+        knownDepth = max(depth, 1 + max(key.depth, newValue.depth))
+        assign(possibleKey, newValue.value)
         return true
     }
 
-    /// Assigns to the element after the last one. Returns false if this is no table.
-    func append(_ element: LuaValue) -> Bool {
-        guard isTable else { return false }
-        let element = element.storable
+    /// Assigns to the element after the last one. Returns false if this is no table, or the tables would be nested too deep.
+    func append(_ added: ValueObject) -> Bool {
+        guard isTable, added.fitsInTable else { return false }
+        let element = added.value.storable
+        knownDepth = max(depth, 1 + added.depth)
         if element.isNil { return true }
         let index = lastIndex ?? self.index(after: 0)
         assign(.integer(index + 1), element)
@@ -76,6 +82,19 @@ final class ValueObject: @unchecked Sendable {
     private func assign(_ key: LuaValue, _ newValue: LuaValue) {
         fields[key] = nil
         value[key] = newValue.storable
+    }
+
+    private var depth: Int {
+        if let knownDepth { return knownDepth }
+        let depth = value.depth
+        knownDepth = depth
+        return depth
+    }
+
+    private var fitsInTable: Bool {
+        if depth < Self.maximumDepth { return true }
+        knownDepth = nil
+        return depth < Self.maximumDepth
     }
 
     private var isTable: Bool { if case .table = value { true } else { false } }
@@ -113,6 +132,12 @@ extension LuaValue {
         case .number(let number) where number.isNaN: nil
         default: asKey
         }
+    }
+
+    /// How many tables are nested in the value.
+    fileprivate var depth: Int {
+        guard case .table(let fields) = self else { return 0 }
+        return 1 + fields.reduce(0) { most, field in max(most, field.key.depth, field.value.depth) }
     }
 
     /// The value; nil for one that Lua stores as nil.

@@ -57,9 +57,7 @@ package struct FailureGroup {
 
     /// The report, with a newline at the end.
     package func report(prefix: String) -> String {
-        var place = "  in \(first.operationDescription)"
-        if let queue = first.queueName { place += " of queue '\(queue)'" }
-        if let group = first.groupName { place += " of group '\(group)'" }
+        var place = "  in \(first.place)"
         if let cause = first.cause { place += ", because \(cause) failed" }
         return ErrorReport(message: first.message, traceback: first.traceback).text(prefix: prefix, notes: [place] + alike)
     }
@@ -67,7 +65,7 @@ package struct FailureGroup {
     /// The line about the others; empty if there are none.
     private var alike: [String] {
         if others.isEmpty { return [] }
-        let names = others.lazy.compactMap(\.operationName).prefix(Self.nameLimit).map { "'\($0)'" }
+        let names = others.lazy.compactMap(\.shownName).prefix(Self.nameLimit).map { "'\($0)'" }
         let rest = others.count - names.count
         let list = names.joined(separator: ", ") + (rest > 0 ? " and \(rest) more" : "")
         return ["  and \(others.count) more alike\(names.isEmpty ? "" : ": \(list)")"]

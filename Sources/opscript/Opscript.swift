@@ -1,5 +1,6 @@
 import Glibc
 import LuaBindings
+import OpPlatform
 
 /// The command.
 @main
@@ -13,7 +14,7 @@ struct Opscript {
         makeOutputBlock()
         EndingSignal.prepare()
         Runtime.checkOutputAtExit()
-        let words = CommandLine.arguments
+        let words = processArguments
         let name = words.first ?? "opscript"
         if words.count > 1 {
             let rest = Array(words.dropFirst(2))

@@ -8,10 +8,11 @@ import Testing
             let found = try runtime.run(
                 """
                 return queue:addOperation(function()
-                    local list, path = "{ ls /proc/$$/fd; :; }", os.tmpname()
-                    os.execute(list .. " >" .. path)
-                    local file <close> = io.open(path)
+                    local list, path = "ls /proc/$$/fd; :", os.tmpname()
+                    os.execute("sh -c '" .. list .. "' >" .. path)
+                    local file = io.open(path)
                     local executed = file:read "a"
+                    file:close()
                     os.remove(path)
                     return executed, io.popen(list):read "a", opscript.run(list),
                         opscript.sh { list, stdout = "pipe" }:read "a"

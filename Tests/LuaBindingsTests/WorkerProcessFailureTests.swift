@@ -297,6 +297,17 @@ import Testing
     func whatNoWorkerProcessSendsEndsIt(name: String, content: [UInt8]) throws {
         let outcome: UInt8 = 11
         let message = [UInt8(content.count), 0, 0, 0, 0, 0, 0, 0, outcome, 0, 0, 0, 0, 0, 0, 0] + content
+        try expectEnd(of: message, name)
+    }
+
+    @Test(arguments: [1 << 32, UInt64.max - 15, .max])
+    func aMessageOfFourGigabytesOrMoreEndsTheProcess(size: UInt64) throws {
+        let header = (0..<8).map { UInt8(truncatingIfNeeded: size >> (8 * $0)) }
+        try expectEnd(of: header + [11, 0, 0, 0, 0, 0, 0, 0], "\(size)")
+    }
+
+    /// Expects that the first operation in a worker process that sends `message` fails.
+    private func expectEnd(of message: [UInt8], _ name: String) throws {
         let octal = message.map { "\\\(String(Int($0) + 0o1000, radix: 8).dropFirst())" }.joined()
         // Answers each task at once with the same message.
         let directory = try ModuleDirectory([

@@ -50,6 +50,9 @@ void test_waiting(opscript_runtime *runtime);
 void test_objects(opscript_runtime *runtime);
 void test_objects_are_gone(void);
 void test_threads(void);
+void test_nesting(opscript_runtime *runtime);
+void test_no_descriptor(void);
+void test_closing_at_once(void);
 void test_null(void);
 void test_closed(void);
 

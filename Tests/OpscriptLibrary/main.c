@@ -77,8 +77,11 @@ int main(int argument_count, char **arguments) {
   test_queues(runtime);
   test_waiting(runtime);
   test_objects(runtime);
+  test_nesting(runtime);
   CHECK(opscript_runtime_free(runtime));
   test_objects_are_gone();
+  test_no_descriptor();
+  test_closing_at_once();
   test_threads();
   test_null();
   test_closed();

@@ -192,7 +192,7 @@ bool channel_receive(channel *channel, message_kind *kind, message_reader *reade
     header header;
     if (!fill(channel, sizeof header)) return false;
     memcpy(&header, channel->input + channel->start, sizeof header);
-    if (header.size > MAX_MESSAGE || !fill(channel, sizeof header + (size_t)header.size)) return false;
+    if (header.size >= MAX_MESSAGE || !fill(channel, sizeof header + (size_t)header.size)) return false;
     channel->taken = sizeof header + (size_t)header.size;
     *kind = header.kind;
     const uint8_t *bytes = channel->input + channel->start + sizeof header;

@@ -205,11 +205,11 @@ const opscript_value *opscript_value_find(
 size_t opscript_value_count(const opscript_value *table);
 /* All keys of a table: integers first, in ascending order, then strings in the order of their bytes, then the others. O(n log n). */
 opscript_list *opscript_value_keys(const opscript_value *table);
-/* Assigns a copy of `value`; NULL, nil and OPSCRIPT_OTHER remove the field. False if `table` is no table, and for a key that is nil, NaN or
-   OPSCRIPT_OTHER. */
+/* Assigns a copy of `value`; NULL, nil and OPSCRIPT_OTHER remove the field. False if `table` is no table, for a key that is nil, NaN or
+   OPSCRIPT_OTHER, and if tables would be nested more than 200 deep. */
 bool opscript_value_set(opscript_value *table, const opscript_value *key, const opscript_value *value);
 bool opscript_value_set_field(opscript_value *table, const char *name, const opscript_value *value);
-/* Assigns a copy to the element after the last one. So nil and NULL change nothing. False if `table` is no table. O(1) for an array. */
+/* Assigns a copy to the element after the last one. So nil and NULL change nothing. False as for opscript_value_set. O(1) for an array. */
 bool opscript_value_append(opscript_value *table, const opscript_value *value);
 
 /* Lists ------------------------------------------------------------------------------------------------------------- */
@@ -383,8 +383,8 @@ void opscript_class_free(opscript_class *class_);
 /* Runs the present work for the main state: callbacks, operations of the main queue, timers. Stops after `limit` of them (0 for no
    limit) or after `seconds`. `more`, which may be NULL, is set to whether work is left. Enters. */
 bool opscript_drain(opscript_runtime *runtime, size_t limit, double seconds, bool *more, opscript_error **error);
-/* A file descriptor that becomes readable when opscript_drain has work. It belongs to the runtime: do not read from it. -1 for NULL and
-   when the runtime is closed. Any thread. */
+/* A file descriptor that becomes readable when opscript_drain has work. It belongs to the runtime: do not read from it. -1 for NULL,
+   when the runtime is closed, and without a free descriptor. Any thread. */
 int opscript_wake_descriptor(const opscript_runtime *runtime);
 /* Calls `wake` when opscript_drain has work; NULL for no call. The thread that causes the work makes the call, and may be inside. So
    `wake` must be cheap, and have the program call opscript_drain soon. Replaces and destroys an earlier `wake`. Any thread. False for NULL

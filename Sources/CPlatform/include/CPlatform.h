@@ -96,6 +96,10 @@ static inline void cplatform_event_clear(int descriptor) {
     errno = saved;
 }
 
+// Why: Swift reads the arguments from /proc, which may not be mounted.
+// The argument of the process with this number; NULL after the last one.
+const char *cplatform_argument(int index);
+
 // Why: `syscall` is variadic.
 // Whether `cplatform_membarrier` may be called. Constant, but for tests.
 extern bool cplatform_has_membarrier __attribute__((swift_attr("nonisolated(unsafe)")));

@@ -70,7 +70,7 @@ public final class Channel: LuaObject, WaitedObject {
     }
 
     /// The channel's name in error messages.
-    var displayName: String { name.map { "channel '\($0)'" } ?? "an unnamed channel" }
+    var displayName: String { name.map { "channel '\($0.shown)'" } ?? "an unnamed channel" }
 
     // MARK: without waiting
 

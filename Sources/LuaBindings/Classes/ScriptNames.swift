@@ -69,11 +69,12 @@ extension Call {
         return bytes
     }
 
-    /// A positive number of seconds; nil for no limit.
+    /// A positive number of seconds; nil for no limit. Starts the thread that keeps the limit.
     func timeLimit(at index: Int32) throws(CallError) -> Double? {
         if isMissing(at: index) { return nil }
         let seconds = try number(at: index)
         guard seconds > 0 else { throw .argument(index, "seconds must be more than 0, got \(seconds.scriptText)") }
+        do throws(Failure) { try state.core.io.start() } catch { throw CallError(error) }
         return seconds
     }
 

@@ -25,6 +25,7 @@ enum TimerClass {
         guard call.isFunction(at: 2) else { throw call.expected("function", at: 2) }
         if call.state.core.io.isEnding { throw .message("the runtime is being closed: it starts no timers") }
         try call.state.makeRoom(for: .timer)
+        do throws(Failure) { try call.state.core.io.start() } catch { throw CallError(error) }
         try call.state.core.usage.takeTimer()
         let timer = ScriptTimer(seconds, repeats: repeats, in: call.state)
         do throws(Failure) { try call.state.expect(timer, .timer) } catch {

@@ -13,7 +13,7 @@ extension ClusterConnection {
     /// Connects. Call it once.
     func connect() {
         // This thread closes the connection after an error. The thread of libnats that brings the answer cannot.
-        startThread { [self] in
+        runApart { [self] in
             let ended = Awaited<ClusterError?>()
             coordinator.start { ended.give($0) }
             let error = ended.get()

@@ -167,7 +167,7 @@ final class ClusterConnection: Sendable {
     private func answer(_ question: [UInt8], _ completion: @escaping @Sendable ([UInt8]) -> Void) {
         switch ClusterQuestion(question) {
         // Reading files can take long, and messages must not wait for that.
-        case .module(let name): startThread { [self] in completion(answer(forModule: name)) }
+        case .module(let name): runApart { [self] in completion(answer(forModule: name)) }
         case .inputs(let number): answerForInputs(of: number, completion)
         case nil: break
         }
@@ -183,7 +183,7 @@ final class ClusterConnection: Sendable {
         }
         if let known { return completion(ClusterQuestion.answer(known)) }
         guard let paths else { return }
-        startThread { [self] in
+        runApart { [self] in
             let files = ClusterFiles.read(paths, below: ClusterFiles.workingDirectory)
             for file in files { coordinator.offer(file.blob) }
             state.withLock { $0.inputs[number]?.files = files }

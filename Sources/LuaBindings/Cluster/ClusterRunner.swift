@@ -72,7 +72,7 @@ public final class ClusterRunner: ClusterWorker.Runner {
         guard let ended = runs.withLock({ $0.removeValue(forKey: run) }) else { return }
         ending.withLock { $0.count += 1 }
         // Bodies may take long to end, so closing has a thread of its own.
-        startThread { [self] in
+        runApart { [self] in
             ended.close()
             let waiters = ending.withLock { ending in
                 ending.count -= 1
@@ -181,7 +181,7 @@ final class ClusterRun: Sendable {
         folder.enter(sent == nil ? directory : ownFolder, for: task) { [self] in
             guard let sent else { return add(operation, of: task, running, to: queue) }
             // Fetching the files waits for them, so it has a thread of its own.
-            startThread { [self] in
+            runApart { [self] in
                 do throws(Failure) { try sent.fetch(for: task, into: ownFolder) } catch {
                     operation.fail(with: OperationFailure(error, kind: .error, of: operation))
                     operation.dropBodies()

@@ -28,8 +28,20 @@ final class IOThread: Sendable {
         case stopped
     }
 
+    /// Starts the thread, unless it runs or has been stopped.
+    ///
+    /// - Throws: an error that says what the system lacks.
+    func start() throws(Failure) {
+        var error: Int32 = 0
+        if loop(&error) != nil || error == 0 { return }
+        throw Failure(message: "cannot start the thread for timers and processes: \(unsafe String(cString: cio_error_text(error)))")
+    }
+
     /// Calls `body` on this thread after at least `seconds` and, if `repeating`, again after each further `seconds`. A late call does not
     /// shift the others, and missed calls are not repeated. `body` must be quick. If the thread has been stopped, `body` is dropped.
+    ///
+    /// Code that must have the timer calls `start` before. Without the thread, `body` is called once, on a thread of its own, if the system can
+    /// start one.
     ///
     /// - Parameter isLimit: whether the time during which Ctrl-Z has stopped the process does not count.
     @discardableResult
@@ -37,8 +49,15 @@ final class IOThread: Sendable {
         let delay = Self.nanoseconds(seconds)
         var error: Int32 = 0
         guard let loop = loop(&error) else {
-            if error == 0 { return unsafe IOTimer(nil) }
-            fatalError("opscript: cannot start the thread for timers and processes: \(unsafe String(cString: cio_error_text(error)))")
+            if error != 0 {
+                let due = ContinuousClock.now + .seconds(min(seconds, 1e9))
+                _ = tryStartThread { [self] in
+                    let parker = Parker()
+                    while ContinuousClock.now < due { _ = parker.park(until: due) }
+                    if state.withLock({ $0.phase != .stopped }) { body() }
+                }
+            }
+            return unsafe IOTimer(nil)
         }
         let period = repeating ? max(delay, 1_000_000) : 0
         return unsafe IOTimer(cio_timer_start(loop.pointer, delay, period, isLimit, IOCallback.make(body)))

@@ -160,9 +160,18 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
     /// The message.
     public var description: String { message }
 
+    /// The operation's name in reports; nil if it has none.
+    package var shownName: String? { operationName?.shown }
+
+    /// The operation with its queue and its group, in reports.
+    package var place: String {
+        let queue = queueName.map { " of queue '\($0.shown)'" } ?? "", group = groupName.map { " of group '\($0.shown)'" } ?? ""
+        return operationDescription + queue + group
+    }
+
     /// The operation in reports: its name, or else the place of its function.
     public var operationDescription: String {
-        if let operationName { return "operation '\(operationName)'" }
+        if let shownName { return "operation '\(shownName)'" }
         return functionPosition.map { "an operation <\($0)>" } ?? "an operation"
     }
 

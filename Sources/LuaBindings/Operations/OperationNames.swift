@@ -21,14 +21,14 @@ extension Operation {
     }
 
     /// The operation in messages: its name, or its class if it has no name.
-    var displayName: String { name.map { "'\($0)'" } ?? "an unnamed \(scriptClassName)" }
+    var displayName: String { name.map { "'\($0.shown)'" } ?? "an unnamed \(scriptClassName)" }
 }
 
 extension OperationQueue {
     /// The queue's name, as messages show it.
     var displayName: String {
         let kind = self is MemberQueue ? "group" : "queue"
-        return givenName.map { "\(kind) '\($0)'" } ?? "an unnamed \(kind)"
+        return givenName.map { "\(kind) '\($0.shown)'" } ?? "an unnamed \(kind)"
     }
 }
 

@@ -1,4 +1,5 @@
 import CLua
+import OpPlatform
 
 /// The other side of `Configuration.isolation = .process`, in the executable that runs as a worker process.
 public enum WorkerProcess {
@@ -15,7 +16,7 @@ public enum WorkerProcess {
         unsafe clua_serve(3, 4, ScriptModule.host)
     }
 
-    private static var isRequested: Bool { CommandLine.arguments.count == 2 && CommandLine.arguments[1] == argument }
+    private static var isRequested: Bool { processArguments.dropFirst() == [argument] }
 
     /// Keeps a worker process whose executable does not serve from being a host, because that host would start such processes itself.
     static func refuseToBeHost() throws(LuaError) {

@@ -35,6 +35,7 @@ extension LuaState {
         guard core.usage.limitsRuns, currentOperation == nil else { return try body() }
         let budget = budget ?? RunBudget(core.usage.limits)
         if let reason = budget.stopReason { throw budget.explained(Failure(stop: reason)) }
+        if budget.secondsLeft != nil { try core.io.start() }
         let run = LimitedRun(budget), outer = currentRun
         let pointer = unsafe UnsafeRawPointer(Unmanaged.passUnretained(run).toOpaque())
         currentRun = run
@@ -72,7 +73,9 @@ extension LuaState {
         guard core.usage.limitsOperations else { return try body() }
         let limits = core.usage.limits, budget = operation.budgetOrNew()
         if let budget, let reason = budget.stopReason { throw budget.explained(Failure(stop: reason)) }
-        let timers = [limits.operationSeconds, budget?.secondsLeft].compactMap { $0 }.map { seconds in
+        let seconds = [limits.operationSeconds, budget?.secondsLeft].compactMap { $0 }
+        if !seconds.isEmpty { try core.io.start() }
+        let timers = seconds.map { seconds in
             core.io.after(max(seconds, 0), isLimit: true) { operation.stop(.timeout) }
         }
         defer { for timer in timers { timer.cancel() } }

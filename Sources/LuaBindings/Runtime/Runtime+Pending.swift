@@ -36,7 +36,7 @@ extension Runtime {
     }
 
     /// A file descriptor that becomes readable when there is work to `drain`: for a host that polls. The descriptor belongs to the runtime. Do
-    /// not read from it. From any thread, while the runtime is open.
+    /// not read from it. -1 if the process has no descriptor left. From any thread, while the runtime is open.
     public var wakeDescriptor: Int32 { engine.mainInbox.fileDescriptor }
 
     /// A closure that is called when there is work to `drain`, and when it is set if there is work already. The thread that causes this

@@ -77,5 +77,10 @@ private struct ClusterAddress {
         host = String(isIPv6 ? rest.dropFirst().prefix { $0 != "]" } : rest.prefix { $0 != ":" && $0 != "/" })
     }
 
-    var isLoopback: Bool { host == "localhost" || host == "::1" || host.hasPrefix("127.") }
+    /// A name such as `127.0.0.1.example.org` is no address, and may belong to any machine.
+    var isLoopback: Bool {
+        var address = in_addr()
+        if host == "localhost" || host == "::1" { return true }
+        return unsafe inet_pton(AF_INET, host, &address) == 1 && UInt32(bigEndian: address.s_addr) >> 24 == 127
+    }
 }

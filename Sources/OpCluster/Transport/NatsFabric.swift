@@ -79,7 +79,11 @@ public final class NatsFabric: Fabric, @unchecked Sendable {
         }
         let refusal = Awaited<String>()
         // A new thread receives no signals. A signal would end a wait of libnats, also on the threads that libnats starts.
-        startThread { [self] in refusal.give(connect()) }
+        startThread { [self] in
+            refusal.give(connect())
+        } orElse: {
+            refusal.give("the system cannot start a thread")
+        }
         let text = refusal.get()
         guard let connection = unsafe connection else {
             throw ClusterError("there is no connection to the cluster's server \(settings.shownURL): \(text)")

@@ -72,7 +72,7 @@ import Synchronization
     /// The group. Nil once it is being deallocated.
     package var group: Operation? { reference.object }
 
-    override var label: String { givenName.map { "group \($0)" } ?? "an unnamed group" }
+    override var label: String { givenName.map { "group \($0.shown)" } ?? "an unnamed group" }
 
     override var asMemberQueue: MemberQueue? { self }
 

@@ -79,7 +79,7 @@ extension Operation {
     }
 
     /// The operation's name in messages: its `name`, or its class.
-    package var label: String { storedName ?? (self as? any ClassNaming)?.className ?? "\(type(of: self))" }
+    package var label: String { storedName?.shown ?? (self as? any ClassNaming)?.className ?? "\(type(of: self))" }
 
     var storedPriority: QueuePriority {
         get { loadState().priority }

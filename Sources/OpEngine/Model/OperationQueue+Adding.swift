@@ -66,7 +66,8 @@ extension OperationQueue {
     @inline(__always)
     private func isOfPlainClass(_ operation: Operation) throws(OperationError) -> Bool {
         let isOfPlainClass = !operation.isEndedByWorker && OverriddenMethods.isPlain(operation)
-        if !(isOfPlainClass || operation.isEndedByWorker) || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
+        let isUsual = (isOfPlainClass || operation.isEndedByWorker) && ownEngine.hasStartedWorker.load(ordering: .relaxed)
+        if !isUsual || ownEngine.hasEnded, let error = objection(to: operation) { throw error }
         if operation.loadState().has(Operation.State.hasAdmission), let error = ownEngine.lack(for: operation) { throw error }
         return isOfPlainClass
     }
@@ -74,6 +75,7 @@ extension OperationQueue {
     /// The reason, if any, why the engine or the operation's getters do not allow adding it.
     private func objection(to operation: Operation) -> OperationError? {
         if ownEngine.hasEnded { return .engineShutDown(operation: operation.label) }
+        if !core.isMain, underlyingQueue == nil, !ownEngine.startFirstWorker() { return .noThread(operation: operation.label) }
         if let members = operation.memberQueue, let error = members.objection(toJoining: self) { return error }
         // A subclass may override these getters, so ask them instead of the state.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }

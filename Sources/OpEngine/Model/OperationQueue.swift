@@ -209,7 +209,7 @@ open class OperationQueue: @unchecked Sendable {
     var cancelsAdditions: Bool { ownEngine.isEnding && !core.isHelper.load(ordering: .relaxed) }
 
     /// The queue's name in messages.
-    var label: String { givenName.map { "queue \($0)" } ?? (core.isMain ? "the main queue" : "the queue") }
+    var label: String { givenName.map { "queue \($0.shown)" } ?? (core.isMain ? "the main queue" : "the queue") }
 
     /// Blocks the calling thread until the queue is empty, including operations that are added in the meantime. Traps if called by one of
     /// the queue's operations, or if nothing can end the wait.

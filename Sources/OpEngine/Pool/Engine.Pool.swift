@@ -60,10 +60,7 @@ extension Engine {
 
         /// Decides whether to wake a worker. At most one wake-up is in flight; the woken worker wakes the next one if there is more work.
         mutating func wakeIfNeeded(_ engine: Engine) -> Wake {
-            if target == 0 {
-                (target, threadLimit) = (engine.workerCount, engine.threadLimit)
-                placesHaveChanged()
-            }
+            findTarget(engine)
             defer { returnUnusedPlaces() }
             guard hasScheduled, !isAnyWorkerSearching else { return places.hasRequests ? watch(engine) : .none }
             return hasPlaces(awake + 1) ? wake(engine) : watch(engine)
@@ -84,6 +81,18 @@ extension Engine {
             worker.isParked = false
             beginSearching(worker)
             return .unpark(worker)
+        }
+
+        private mutating func findTarget(_ engine: Engine) {
+            if target != 0 { return }
+            (target, threadLimit) = (engine.workerCount, engine.threadLimit)
+            placesHaveChanged()
+        }
+
+        /// Nil if the engine has a worker, or will have one for what is scheduled.
+        mutating func makeFirstWorker(_ engine: Engine) -> Worker? {
+            findTarget(engine)
+            return workers.isEmpty && !hasScheduled && canSpawn && hasPlaces(awake + 1) ? makeWorker(of: .foreground, engine) : nil
         }
 
         private var canSpawn: Bool { workers.count < threadLimit && !mustEnd }

@@ -112,7 +112,7 @@ extension Inbox {
             for listener in ended.others.values { listener.end() }
         }
 
-        /// The eventfd, which is created on first use.
+        /// The eventfd, which is created on first use. -1 if the process has no descriptor left.
         var descriptor: Int32 {
             let (descriptor, isNew) = listeners.withLock { listeners in
                 if let descriptor = listeners.descriptor { return (descriptor, false) }
@@ -120,7 +120,7 @@ extension Inbox {
                 if made >= 0 { listeners.descriptor = made }
                 return (made, true)
             }
-            if descriptor < 0 { fatalError("opscript: cannot make an event descriptor: error \(-descriptor)") }
+            if descriptor < 0 { return -1 }
             if isNew {
                 isWanted.store(true, ordering: .sequentiallyConsistent)
                 isAnnounced.store(false, ordering: .sequentiallyConsistent)
@@ -132,7 +132,8 @@ extension Inbox {
     /// A file descriptor for hosts with a poll-based event loop. Readable while there is something to `drain()`; spurious readiness is
     /// possible.
     ///
-    /// The descriptor is an eventfd that belongs to the inbox, is created on first use, and is closed with the inbox. Wait for it to become
+    /// The descriptor is an eventfd that belongs to the inbox, is created on first use, and is closed with the inbox. It is -1 if the process has no
+    /// descriptor left; a later read tries again. Wait for it to become
     /// readable (with epoll, poll or the loop's own means), and then call `drain()` on the inbox's thread. Do not read from it.
     public var fileDescriptor: Int32 {
         let descriptor = announcements.descriptor

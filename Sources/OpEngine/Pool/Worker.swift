@@ -88,6 +88,13 @@ public final class Worker: @unchecked Sendable {
         }
     }
 
+    /// Starts the thread of a worker that nothing has scheduled yet. Returns false if the system cannot start it.
+    func tryStart() -> Bool {
+        let isStarted = tryStartThread(as: thread) { self.run() }
+        if !isStarted { engine.perform(engine.pool.withLock { $0.couldNotStart(self) }) }
+        return isStarted
+    }
+
     private func run() {
         threadNumber.store(cplatform_thread_id(), ordering: .releasing)
         group.enter()

@@ -108,7 +108,7 @@ enum WorkerCommand {
             NatsFabric(cluster.server), key: cluster.key, description: description, slots: slots, keptBytes: settings.cacheSize,
             runner: runner, events: events)
         let started = Awaited<ClusterError?>()
-        startThread { worker.start { started.give($0) } }
+        runApart { worker.start { started.give($0) } }
         if let error = signals.ending({ started.get() }) { throw error }
         // Bodies do not need the password.
         unsafe unsetenv("OPSCRIPT_CLUSTER_PASSWORD")

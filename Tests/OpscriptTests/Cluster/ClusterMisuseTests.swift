@@ -38,9 +38,13 @@ extension ClusterTests {
             #expect(outcome.errorText.contains("a key (--key FILE)"), "\(outcome)")
         }
 
-        @Test("A script gets the same error for a URL of its own")
-        func insecureScript() throws {
-            let outcome = try Command.opscript("-e", "print(pcall(opscript.OperationQueue.new, { cluster = 'nats://192.0.2.1' }))").run()
+        @Test(
+            "A script gets the same error for a URL of its own, also for a name that begins as an address of this machine",
+            arguments: [
+                "192.0.2.1", "127.0.0.1.example.invalid", "127.example.invalid", "localhost.example.invalid", "127.0.0.1@192.0.2.1",
+            ])
+        func insecureScript(host: String) throws {
+            let outcome = try Command.opscript("-e", "print(pcall(opscript.OperationQueue.new, { cluster = 'nats://\(host)' }))").run()
             #expect(outcome.status == 0 && outcome.text.contains("so it needs TLS"), "\(outcome)")
         }
 
