@@ -1,6 +1,16 @@
 extension AllocationSteps {
-    /// The steps with files and texts.
+    /// The steps with files, texts and modules.
     static let files = [
+        "modules": """
+        package.preload['opscript.test'] = function(name) return { name = name, list = { n } } end
+        package.loaded['opscript.test'] = nil
+        local module = require 'opscript.test'
+        assert(module.name == 'opscript.test' and not pcall(require, 'opscript.no such module'))
+        local added = q:addOperation(function() return module.list[1], package.path end)
+        added:waitUntilFinished()
+        if added.error then error(added.error.message, 0) end
+        assert(added.result == n)
+        """,
         "files": """
         local fs = opscript.fs
         local dir <const> = fs.path.join(fs.tempdir(), 'folder')

@@ -487,15 +487,5 @@ enum AllocationSteps {
         for _ = 1, 500 do if #log < 2 then opscript.sleep(0.001) end end
         if #log < 2 then error 'not enough memory' end
         """,
-        "modules": """
-        package.preload['opscript.test'] = function(name) return { name = name, list = { n } } end
-        package.loaded['opscript.test'] = nil
-        local module = require 'opscript.test'
-        assert(module.name == 'opscript.test' and not pcall(require, 'opscript.no such module'))
-        local added = q:addOperation(function() return module.list[1], package.path end)
-        added:waitUntilFinished()
-        if added.error then error(added.error.message, 0) end
-        assert(added.result == n)
-        """,
     ]
 }
