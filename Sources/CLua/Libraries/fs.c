@@ -216,16 +216,16 @@ static int remove_path(lua_State *L) {
 }
 
 // Copies to a new name beside `to`, so that no stop and no error leaves half a copy, and gives that the right name.
-static int copy_to(tree *work, const char *from, const char *to, bool replaces_folder) {
+static int copy_to(tree *work, const char *from, const char *to) {
     char name[NAME_MAX + 1], new_name[NAME_MAX + 1];
     struct stat source, target;
-    if (stat(from, &source) != 0) return errno;
+    if ((work->keeps_link ? lstat(from, &source) : stat(from, &source)) != 0) return errno;
     work->is_at_target = true;
     int folder = tree_open_parent(to, name);
     if (folder < 0) return errno;
     bool exists = fstatat(folder, name, &target, AT_SYMLINK_NOFOLLOW) == 0;
     bool is_kept = exists && (S_ISDIR(source.st_mode) || !(S_ISREG(target.st_mode) || S_ISLNK(target.st_mode)));
-    int error = exists && ((is_kept && !replaces_folder) || (source.st_dev == target.st_dev && source.st_ino == target.st_ino)) ? EEXIST : 0;
+    int error = exists && ((is_kept && !work->keeps_link) || (source.st_dev == target.st_dev && source.st_ino == target.st_ino)) ? EEXIST : 0;
     tree_new_name(new_name);
     if (error == 0) {
         work->is_at_target = false;
@@ -234,7 +234,7 @@ static int copy_to(tree *work, const char *from, const char *to, bool replaces_f
             work->is_at_target = true;
             error = errno;
         }
-        tree rest = {.state = NULL};
+        tree rest = {.is_own = true};
         if (error != 0) tree_remove(&rest, folder, new_name);
     }
     close(folder);
@@ -244,7 +244,7 @@ static int copy_to(tree *work, const char *from, const char *to, bool replaces_f
 static int copy(lua_State *L) {
     const char *from = fs_check_path(L, 1), *to = fs_check_path(L, 2);
     tree work = {.state = clua_state_of(L)};
-    int error = copy_to(&work, from, to, false);
+    int error = copy_to(&work, from, to);
     return result(L, error, work.is_at_target ? to : from, work.place);
 }
 
@@ -256,8 +256,8 @@ static int move(lua_State *L) {
         int error = errno;
         return result(L, error, lstat(from, &about) == 0 ? to : from, "");
     }
-    tree work = {.state = clua_state_of(L)};
-    int error = copy_to(&work, from, to, true);
+    tree work = {.state = clua_state_of(L), .keeps_link = true};
+    int error = copy_to(&work, from, to);
     if (error == 0) {
         char name[NAME_MAX + 1];
         work.is_at_target = false;

@@ -1,5 +1,6 @@
 // `opscript.fs.path`: functions of the texts of paths. Only `absolute` and `relative` ask the system, for the working directory.
 #include <stdbool.h>
+#include <linux/limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,10 +46,9 @@ static int split(lua_State *L) {
 static bool push_absolute(lua_State *L, const char *path) {
     int top = lua_gettop(L);
     if (*path != '/') {
-        char *folder = getcwd(NULL, 0);
-        if (folder == NULL) return false;
+        char folder[PATH_MAX];
+        if (getcwd(folder, sizeof folder) == NULL) return false;
         lua_pushfstring(L, "%s/", folder);
-        free(folder);
         lua_pushstring(L, path);
         lua_concat(L, 2);
         path = lua_tostring(L, -1);

@@ -41,6 +41,7 @@ static void discard(temporary *taken) {
     char name[NAME_MAX + 1];
     int parent = work != NULL ? tree_open_parent(taken->path, name) : -1;
     if (parent >= 0) {
+        work->is_own = true;
         tree_remove(work, parent, name);
         close(parent);
     }

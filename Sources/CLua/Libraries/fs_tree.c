@@ -81,7 +81,7 @@ static int remove_entry(tree *work, int parent, const char *name, int level);
 
 static int visit_removed(tree *work, int folder, const char *name, void *level) {
     int error = remove_entry(work, folder, name, *(int *)level + 1);
-    return error == ENOENT ? 0 : error;  // another thread has removed it
+    return error == ENOENT || work->is_own ? 0 : error;  // another thread has removed it
 }
 
 // Removes the contents of a folder, and the folder itself. Closes the folder.
@@ -93,6 +93,7 @@ static int remove_folder(tree *work, int parent, const char *name, int folder, i
         return error;
     }
     if (level == 0) work->outermost = folder;
+    if (work->is_own) fchmod(folder, 0700);  // without the right to write, nothing can be removed from it
     int error = 0;
     for (int attempts = 0; attempts < MOST_ATTEMPTS && error == 0;) {
         // Another thread may add entries, and removing some may hide others from the list.
@@ -240,7 +241,7 @@ static int copy_fifo(int to_folder, const char *to, mode_t mode) {
 
 static int copy_entry(tree *work, int from_folder, const char *from, destination *to, const char *name, bool is_outermost) {
     struct stat about;
-    if (fstatat(from_folder, from, &about, is_outermost ? 0 : AT_SYMLINK_NOFOLLOW) != 0) return errno;
+    if (fstatat(from_folder, from, &about, is_outermost && !work->keeps_link ? 0 : AT_SYMLINK_NOFOLLOW) != 0) return errno;
     switch (about.st_mode & S_IFMT) {
     case S_IFREG: return copy_file(work, from_folder, from, to->folder, name, is_outermost ? 0 : O_NOFOLLOW);
     case S_IFDIR: return copy_folder(work, from_folder, from, to, name, is_outermost);

@@ -14,6 +14,8 @@ typedef struct tree {
     size_t entries;        // that were looked at
     char place[PATH_MAX];  // the path below the outermost entry where the work has failed; empty for that entry itself
     bool is_at_target;     // whether that path is one of the copy
+    bool keeps_link;       // an outermost link is copied, and not what it leads to
+    bool is_own;           // the tree is ours: folders that cannot be written are removed, too, and an error does not end the work
     int outermost;         // private: the descriptor of the folder that is being removed
     unsigned moved;        // private
 } tree;

@@ -374,10 +374,19 @@ static void push_copy(lua_State *L, const frozen_table *table, lua_Integer *coun
 }
 
 static void push_thawed(lua_State *L, const frozen_value *value, lua_Integer *count) {
-    if (value->tag == FROZEN_TABLE)
-        push_copy(L, value->table, count);
-    else
-        push_value(L, value);
+    if (value->tag == FROZEN_TABLE) return push_copy(L, value->table, count);
+    push_value(L, value);
+    if (value->tag != FROZEN_NAMED) return;
+    // An empty array of JSON is one table in all frozen values. A copy must not change it.
+    clua_push_kept(L, CLUA_KEPT_JSON_ARRAY);
+    if (lua_rawequal(L, -1, -2)) {
+        lua_newtable(L);
+        lua_insert(L, -3);
+        lua_pop(L, 1);
+        lua_setmetatable(L, -2);
+    } else {
+        lua_pop(L, 1);
+    }
 }
 
 int clua_thaw_here(lua_State *L) {

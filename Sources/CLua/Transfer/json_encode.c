@@ -120,6 +120,7 @@ static int print_digits(char text[40], double value) {
                                     1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20};
     double size = fabs(value);
     int decimals = 14 - (int)floor(log10(size));
+    if (decimals < 0) decimals = 0;  // the logarithm of a number just below 1e15 is rounded up
     uint64_t digits = (uint64_t)nearbyint(size * powers[decimals]);
     // Both sides of the division are exact, as when the text is read.
     bool are_enough = (double)digits / powers[decimals] == size;
@@ -213,22 +214,29 @@ static void add_sorted_fields(writer *out, place place, int table) {
     lua_State *L = out->L;
     size_t count = 0, filled = 0;
     for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) count++;
-    key *keys = lua_newuserdatauv(L, count * sizeof *keys, 0);
-    for (lua_pushnil(L); lua_next(L, table); lua_pop(L, 1)) {
+    key *keys = lua_newuserdatauv(L, count * sizeof *keys, 1);
+    // A finalizer may have changed the table. The list keeps the texts of the keys.
+    lua_createtable(L, (int)(count & INT32_MAX), 0);
+    lua_pushvalue(L, -1);
+    lua_setiuservalue(L, -3, 1);
+    int list = lua_gettop(L);
+    for (lua_pushnil(L); filled < count && lua_next(L, table); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING) add_field(out, place, true);  // refuses it
+        lua_pushvalue(L, -2);
+        lua_rawseti(L, list, (lua_Integer)filled + 1);
         keys[filled].text = lua_tolstring(L, -2, &keys[filled].count);
         filled++;
     }
-    qsort(keys, count, sizeof *keys, compare);
-    clua_count(L, 16 * count);
-    for (size_t i = 0; i < count; i++) {
+    qsort(keys, filled, sizeof *keys, compare);
+    clua_count(L, 16 * filled);
+    for (size_t i = 0; i < filled; i++) {
         lua_pushlstring(L, keys[i].text, keys[i].count);
         lua_pushvalue(L, -1);
         lua_rawget(L, table);
         add_field(out, place, i == 0);
         lua_pop(L, 2);
     }
-    lua_pop(L, 1);
+    lua_pop(L, 2);
 }
 
 static bool is_marked(lua_State *L, int table) {

@@ -18,7 +18,7 @@ extension OperationClass {
             key = LuaOperation.storageKey(keyPath)
         }
         let (options, function) = try call.observer()
-        try call.state.makeRoom(for: .observation)
+        try call.state.makeRoom(for: .observation, 2 * keyPath.utf8.count)
         let observation = Observation.begin(operation, keyPath, key: key, options, in: call.state)
         if let operation = operation as? LuaOperation {
             operation.addObservation(observation)

@@ -278,7 +278,7 @@ enum OperationClass {
     @inline(__always)
     private static func assign(_ property: Property?, of operation: Operation, _ call: Call) throws(CallError) -> Answer {
         // An observer may get a notice.
-        if property != nil || operation.isObserved { try call.state.makeRoom(for: .notice) }
+        if operation.isObserved { try call.state.makeRoom(for: .notice) }
         switch property {
         case .name: try call.setName(of: operation, to: try call.optionalString(at: 3))
         case .queuePriority: operation.queuePriority = try call.queuePriority(at: 3)

@@ -292,9 +292,10 @@ enum OperationQueueClass {
 
     private static func assign(_ member: Int32, _ call: Call) throws(CallError) -> Answer {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
-        // An observer may get a notice.
-        try call.state.makeRoom(for: .notice)
-        switch Property(number: member) {
+        // An observer may get a notice. A suspended queue can always go on, which frees memory.
+        let property = Property(number: member)
+        if property != .isSuspended || !queue.isSuspended { try call.state.makeRoom(for: .notice) }
+        switch property {
         case .name: try setName(of: queue, to: try call.optionalString(at: 3), call)
         case .maxConcurrentOperationCount: try setMaximum(of: queue, at: 3, call)
         case .maxPendingOperationCount: try setPendingLimit(of: queue, at: 3, call)

@@ -360,8 +360,8 @@ enum ScriptedFunctions {
           local found, hasNames = {}, false
           for key, value in next, list do
             found[#found + 1] = { key, value }
-            -- The `n` of `table.pack()` makes no name.
-            hasNames = hasNames or key ~= "n"
+            -- The `n` of `table.pack(nil)` makes no name.
+            hasNames = hasNames or key ~= "n" and not (list.n and tointeger(key))
           end
           return hasNames and found or nil
         end
@@ -459,7 +459,10 @@ enum ScriptedFunctions {
           local hasTotal = total ~= nil
           for batch, results, count, failure in map.nextBatch, map do
             if failure then map:handle(failure, batch, count) end
+            -- A batch that is tried again has no result yet.
+            if count == 0 then goto continue end
             if hasTotal then total = combine(total, results[1]) else total, hasTotal = results[1], true end
+            ::continue::
           end
           return total
         end

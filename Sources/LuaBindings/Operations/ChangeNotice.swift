@@ -17,7 +17,7 @@ struct ChangeNotice: Sendable {
             "keyPath": .string(keyPath), "isPrior": .boolean(change.isPrior), "old": Self.value(change.oldValue, not: noName),
             "new": Self.value(change.newValue, not: noName),
         ]
-        charge = ledger.charge(.notice, Self.size(of: change.newValue) + Self.size(of: change.oldValue as? [Operation]))
+        charge = ledger.charge(.notice, Self.size(of: change.newValue) + Self.size(of: change.oldValue))
     }
 
     /// The bytes of a copy of the value.

@@ -35,7 +35,8 @@ final class Observation: @unchecked Sendable {
         self.state = state
         group = unsafe state.group?.takeUnretainedValue()
         budget = state.budget
-        charge = state.core.ledger.charge(.observation)
+        // The engine has the key path, too.
+        charge = state.core.ledger.charge(.observation, 2 * keyPath.utf8.count)
     }
 
     var isActive: Bool { active.load(ordering: .acquiring) }

@@ -61,7 +61,7 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         (message, traceback, charge) = (kept.message, kept.traceback, kept.charge)
         underlyingError = failure.underlyingError
         value = kept.fits ? failure.value : nil
-        let kind = kept.fits ? kind ?? failure.failureKind : .memory
+        let kind = kept.kind(kind ?? failure.failureKind)
         value?.makeUnowned(referencesTo: operation)
         self.kind = kind
         operationName = operation.name
@@ -69,6 +69,12 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         cause = kind == .error ? MissingResult.cause(of: failure, in: operation) : nil
         failed = WeakOperation(operation)
         ofMember = nil
+        countNames()
+    }
+
+    private func countNames() {
+        guard let charge else { return }
+        charge.change(to: [operationName, queueName, groupName].reduce(charge.count) { $0 + ($1?.utf8.count ?? 0) })
     }
 
     /// The texts of a failure as the limits of a runtime allow them.
@@ -86,6 +92,9 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
             if !ledger.hasRoom(for: .failure, bytes) { (self.message, self.traceback, fits) = (ledger.refusal, "", false) }
             charge = Charge(.failure, bytes, in: ledger)
         }
+
+        /// A failure without room is one of memory, unless it says how the operation was ended.
+        func kind(_ kind: Kind) -> Kind { fits || kind != .error ? kind : .memory }
 
         private static func cut(_ text: String, to count: Int) -> String {
             text.utf8.count <= count ? text : String(decoding: text.utf8.prefix(count), as: UTF8.self) + "…"
@@ -122,19 +131,21 @@ public final class OperationFailure: Error, CustomStringConvertible, TracedError
         operationName = group.name
         (queueName, groupName) = Self.names(around: group)
         failed = WeakOperation(group)
+        countNames()
     }
 
     /// The failure of an operation that ran on another machine.
     init(received failure: WireReader.ReceivedFailure, value: Parcel?, of operation: LuaOperation?) {
         let kept = Words(failure.message, failure.traceback, operation?.core)
         (message, traceback, charge) = (kept.message, kept.traceback, kept.charge)
-        kind = kept.fits ? failure.kind : .memory
+        kind = kept.kind(failure.kind)
         (operationName, queueName) = (operation?.name ?? failure.operationName, failure.queueName)
         self.value = kept.fits ? value : nil
         if let operation { value?.makeUnowned(referencesTo: operation) }
         (groupName, cause) = (failure.groupName, failure.cause)
         (underlyingError, ofMember) = (nil, nil)
         failed = WeakOperation(operation)
+        countNames()
     }
 
     private static func names(around operation: Operation) -> (queue: String?, group: String?) {
