@@ -88,6 +88,16 @@ import Testing
                 same(json.encode({ b = { 1, {} }, a = json.array(), [""] = 1, ["a\0"] = {} }, { pretty = true }),
                   '{\n  "": 1,\n  "a": [],\n  "a\\u0000": {},\n  "b": [\n    1,\n    {}\n  ]\n}')
                 same(json.encode(opscript.freeze { a = { 1, json.null, json.emptyArray } }), '{"a":[1,null,[]]}')
+                local thawed = opscript.thaw(json.decode('{"a":[],"b":[]}', { frozen = true }))
+                table.insert(thawed.a, 1)
+                same(json.encode { thawed.a, thawed.b, json.emptyArray }, "[[1],[],[]]")
+                same(json.encode { 999999999999999.0, 999999999999998.0, 99999999999999.0 }, "[999999999999999.0,999999999999998.0,99999999999999.0]")
+                local changing = { a = 1, b = 2 }
+                setmetatable({}, { __gc = function() for i = 1, 100 do changing["new" .. i] = i end end })
+                collectgarbage "generational"
+                for i = 1, 2000 do changing["k" .. i] = i end
+                assert(pcall(json.encode, changing, { pretty = true }) ~= nil)
+                collectgarbage "incremental"
                 local deep = {}
                 for _ = 1, 999 do deep = { deep } end
                 same(#json.encode(deep), 2000)

@@ -30,6 +30,8 @@ int clua_run_prelude(lua_State *L, const clua_parcel *body, clua_failure *failur
     clua_state_of(L)->is_in_prelude = true;
     int status = clua_run_apart(L, run_prelude, (void *)body, failure);
     clua_state_of(L)->is_in_prelude = false;
+    // The next attempt finds what this one has left.
+    if (status != LUA_OK) clua_adopt_libraries(L);
     return status;
 }
 
