@@ -2,7 +2,10 @@ import Testing
 
 @Suite("Documentation")
 struct DocumentationTests {
-    private static let files = ["README.md", "docs/coming-from.md", "docs/limits.md", "docs/lua-api.md"]
+    private static let files = [
+        "README.md", "docs/coming-from.md", "docs/limits.md", "docs/lua-api.md", "docs/lua-api-data.md", "docs/lua-api-outside.md",
+        "docs/lua-api-runtime.md",
+    ]
     private static let scripts = files.flatMap { DocumentedScript.all(in: $0) }
 
     @Test("Every document has scripts")

@@ -1,6 +1,6 @@
 import Testing
 
-/// The table "How values travel" of docs/lua-api.md.
+/// The table "How values travel" of docs/lua-api-runtime.md.
 @Suite("How values travel")
 struct TravelTests {
     /// A value of the table.
@@ -11,7 +11,7 @@ struct TravelTests {
         var testDescription: String { value }
 
         static let all: [Row] = {
-            let page = Paths.read("\(Paths.package)/docs/lua-api.md").map { String(decoding: $0, as: UTF8.self) } ?? ""
+            let page = Paths.read("\(Paths.package)/docs/lua-api-runtime.md").map { String(decoding: $0, as: UTF8.self) } ?? ""
             let lines = page.split(separator: "\n").drop { $0 != "### How values travel" }.drop { !$0.hasPrefix("| `") }.prefix {
                 $0.hasPrefix("| `")
             }
