@@ -117,12 +117,12 @@ void fetch_finish(cio_fetch *fetch, CURLcode code) {
     curl.curl_easy_cleanup(fetch->easy);
     fetch->easy = NULL;
     result->timed_out = code == CURLE_OPERATION_TIMEDOUT;
+    // There may have been no body. The response decides nevertheless whether the file has a part of it.
+    if (fetch->has_file && result->status / 100 == 2 && result->problem == NULL) begin_file(fetch);
     // A callback that has failed says more than libcurl does about it.
     if (code != 0 && result->problem == NULL) {
         result->is_transient = is_transient(code);
         fail(fetch, fetch->said[0] != 0 ? fetch->said : curl.curl_easy_strerror(code));
-    } else if (code == 0 && fetch->has_file && result->status / 100 == 2) {
-        begin_file(fetch);  // there may have been no body
     }
     if (!fetch->is_writing || result->is_ended) report(fetch);
 }
@@ -160,10 +160,13 @@ static size_t on_header(char *bytes, size_t size, size_t count, void *context) {
     }
     static const char range[] = "content-range: bytes ";
     if (count > sizeof range && strncasecmp(bytes, range, sizeof range - 1) == 0) {
-        char digits[24] = "";
+        char digits[72] = "";
         size_t length = count - (sizeof range - 1);
         memcpy(digits, bytes + sizeof range - 1, length < sizeof digits ? length : sizeof digits - 1);
-        fetch->sent_part = strtoll(digits, NULL, 10);
+        // A part that ends before the whole would leave the file short.
+        long long first = -1, last = -1, whole = -1;
+        int found = sscanf(digits, "%lld-%lld/%lld", &first, &last, &whole);
+        fetch->sent_part = found < 2 || (found == 3 && last != whole - 1) ? -1 : first;
     }
     return append(fetch, &fetch->headers, bytes, count, MOST_HEADERS, "the headers of the response have more than 1 MiB") ? count : 0;
 }

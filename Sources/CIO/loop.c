@@ -32,7 +32,6 @@ void loop_release(cio_loop *loop) {
     if (atomic_fetch_sub_explicit(&loop->references, 1, memory_order_acq_rel) != 1) return;
     pthread_mutex_destroy(&loop->lock);
     sem_destroy(&loop->none_left);
-    sem_destroy(&loop->has_ended);
     free(loop);
 }
 
@@ -112,7 +111,6 @@ static void *run(void *context) {
     pthread_sigmask(SIG_BLOCK, &pipe, NULL);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
     uv_loop_close(&loop->uv);
-    sem_post(&loop->has_ended);
     loop_release(loop);
     return NULL;
 }
@@ -150,7 +148,6 @@ cio_loop *cio_loop_start(int *error) {
     atomic_init(&loop->references, 1);
     pthread_mutex_init(&loop->lock, NULL);
     sem_init(&loop->none_left, 0, 0);
-    sem_init(&loop->has_ended, 0, 0);
     loop->end_processes.run = end_processes;
     loop->await_processes.run = await_processes;
     loop->stop.run = stop;
@@ -165,7 +162,7 @@ cio_loop *cio_loop_start(int *error) {
             loop->ender.data = loop->watch.data = loop;
             heed_ended_children();
             loop_retain(loop);  // for the thread
-            *error = -cplatform_start_thread(NULL, run, loop);
+            *error = -cplatform_start_thread(&loop->thread, run, loop);
             if (*error == 0) return loop;
             loop_release(loop);
             close_handles(loop);
@@ -190,7 +187,7 @@ void cio_loop_await_processes(cio_loop *loop) {
 
 void cio_loop_stop(cio_loop *loop) {
     loop_post(loop, &loop->stop);
-    while (sem_wait(&loop->has_ended) != 0) {}
+    pthread_join(loop->thread, NULL);
 }
 
 void cio_loop_release(cio_loop *loop) { loop_release(loop); }

@@ -17,7 +17,7 @@ typedef struct command {
 
 struct cio_loop {
     atomic_int references;
-    sem_t has_ended;  // posted when the thread ends
+    pthread_t thread;
     pthread_mutex_t lock;
     command *first, *last;  // guarded
     bool is_closed;         // guarded: the loop accepts no more commands

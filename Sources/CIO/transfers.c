@@ -38,11 +38,20 @@ static int on_time(CURLM *multi, long milliseconds, void *context) {
     return uv_timer_start(&transfers->timer, on_timer, (uint64_t)milliseconds, 0);
 }
 
+typedef struct watched {
+    uv_poll_t poll;
+    int events;
+} watched;
+
 static void on_poll(uv_poll_t *poll, int status, int events) {
     int socket;
     if (uv_fileno((uv_handle_t *)poll, &socket) != 0) return;
     int bits = (events & UV_READABLE ? CURL_CSELECT_IN : 0) | (events & UV_WRITABLE ? CURL_CSELECT_OUT : 0);
-    act(poll->data, socket, status < 0 ? CURL_CSELECT_ERR : bits);
+    // A response may lie in a socket that has an error. libcurl reads it and finds the error itself.
+    act(poll->data, socket, status < 0 ? CURL_CSELECT_IN | CURL_CSELECT_OUT : bits);
+    // libuv has stopped the handle. The memory of a closed one is freed later.
+    if (status < 0 && !uv_is_closing((uv_handle_t *)poll) && !uv_is_active((uv_handle_t *)poll))
+        uv_poll_start(poll, ((watched *)poll)->events, on_poll);
 }
 
 static void free_handle(uv_handle_t *handle) { free(handle); }
@@ -59,7 +68,7 @@ static int on_socket(CURL *easy, int socket, int what, void *context, void *know
     if (poll == NULL) {
         // Sockets between libcurl and its threads were not opened by `open_socket`.
         fcntl(socket, F_SETFD, FD_CLOEXEC);
-        poll = malloc(sizeof *poll);
+        poll = malloc(sizeof(watched));
         if (poll == NULL || uv_poll_init(&transfers->loop->uv, poll, socket) != 0) {
             free(poll);
             return -1;
@@ -67,7 +76,8 @@ static int on_socket(CURL *easy, int socket, int what, void *context, void *know
         poll->data = transfers;
         curl.curl_multi_assign(transfers->multi, socket, poll);
     }
-    return uv_poll_start(poll, (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0), on_poll);
+    ((watched *)poll)->events = (what & CURL_POLL_IN ? UV_READABLE : 0) | (what & CURL_POLL_OUT ? UV_WRITABLE : 0);
+    return uv_poll_start(poll, ((watched *)poll)->events, on_poll);
 }
 
 bool transfers_open(cio_loop *loop) {
@@ -80,6 +90,8 @@ bool transfers_open(cio_loop *loop) {
     transfers->loop = loop;
     uv_timer_init(&loop->uv, &transfers->timer);
     transfers->timer.data = transfers;
+    // A paused transfer would hold up the others of its connection.
+    curl.curl_multi_setopt(transfers->multi, CURLMOPT_PIPELINING, 0L);
     curl.curl_multi_setopt(transfers->multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl.curl_multi_setopt(transfers->multi, CURLMOPT_SOCKETDATA, transfers);
     curl.curl_multi_setopt(transfers->multi, CURLMOPT_TIMERFUNCTION, on_time);

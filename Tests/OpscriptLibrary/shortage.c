@@ -68,9 +68,9 @@ void test_no_descriptor(void) {
 void test_closing_at_once(void) {
   static const char *const pending[] = {
     "", "opscript.every(1, print)", "opscript.OperationQueue.new():addOperation(function() opscript.sleep(60) end)",
-    "opscript.OperationQueue.main:addOperation(print)", "opscript.run { 'true' } opscript.process { 'sleep', 60 }",
-    "local q = opscript.OperationQueue.new() q.isSuspended = true for i = 1, 10 do q:addOperation(print) end",
-    "local op = opscript.Operation.new(print) op.completionBlock = print opscript.OperationQueue.new():addOperation(op)",
+    "opscript.OperationQueue.main:addOperation(type, 1)", "opscript.run { 'true' } opscript.process { 'sleep', 60 }",
+    "local q = opscript.OperationQueue.new() q.isSuspended = true for i = 1, 10 do q:addOperation(type, 1) end",
+    "local op = opscript.Operation.new(type, 1) op.completionBlock = function() end opscript.OperationQueue.new():addOperation(op)",
   };
   for (size_t i = 0; i < sizeof pending / sizeof *pending; i++) {
     opscript_runtime *runtime = opscript_runtime_new(NULL, NULL);

@@ -338,6 +338,7 @@ int clua_run_callbacks_apart(lua_State *L, lua_CFunction function, void *context
     int before = state->set_aside_before;
     state->set_aside_before = state->set_aside_count;
     int status = clua_run_apart(L, function, context, failure);
+    clua_end_callback(L);  // also after an error
     // Without memory for this, the libraries are restored before the next body.
     clua_failure ignored = {0};
     if (state->set_aside_count > state->set_aside_before && clua_protect(L, clua_put_libraries_back, NULL, 0, &ignored) != LUA_OK)

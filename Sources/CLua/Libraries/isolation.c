@@ -117,8 +117,11 @@ static void push_record(lua_State *L) {
         }
     }
     lua_settop(L, loaded);
-    clua_push_real_globals(L);
-    record_table(L, record);
+    // Outside of a sandbox, the functions of preludes and modules may keep values there.
+    if (clua_state_of(L)->checks_libraries_always) {
+        clua_push_real_globals(L);
+        record_table(L, record);
+    }
     luaL_getmetatable(L, LUA_FILEHANDLE);
     if (lua_istable(L, -1)) record_library(L, record, lua_gettop(L));
     lua_settop(L, loaded);
@@ -417,7 +420,8 @@ static bool belongs_to_waiting_body(lua_State *L, int function) {
         lua_pop(L, 1);
         if (strcmp(name, "_ENV") == 0) return globals == clua_state_of(L)->waiting_globals;
     }
-    return false;
+    // A function without globals may belong to any body. In a sandbox, it could be one that has kept a library.
+    return !clua_state_of(L)->checks_libraries_always;
 }
 
 int clua_put_libraries_back(lua_State *L) {

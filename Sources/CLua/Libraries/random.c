@@ -16,6 +16,11 @@ static void *push_generator(lua_State *L, int randomseed) {
 // Upvalue: Lua's `math.randomseed`. A seed ends with its body: the next one continues the numbers of before.
 static int seed_random(lua_State *L) {
     clua_state *state = clua_state_of(L);
+    // An error names this function, and not the one that it calls.
+    if (!lua_isnone(L, 1)) {
+        luaL_checknumber(L, 1);
+        luaL_optinteger(L, 2, 0);
+    }
     if (state->separates_globals && !state->has_saved_random) {
         const void *generator = push_generator(L, lua_upvalueindex(1));
         if (generator != NULL) memcpy(state->saved_random, generator, sizeof state->saved_random);

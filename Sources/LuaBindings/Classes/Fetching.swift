@@ -151,6 +151,7 @@ struct Fetching {
                 validator = unsafe hasRange || result.status == 416 ? nil : Self.validator(in: result)
                 part = unsafe validator == nil ? 0 : result.file_count
             }
+            withExtendedLifetime(fetch) {}
             _ = try call.state.wait(deadline: next) { false }
             if call.state.currentOperation?.isCancelled ?? false { throw .stop(.interrupted) }
         }

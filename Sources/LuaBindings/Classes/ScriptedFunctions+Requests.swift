@@ -11,7 +11,7 @@ extension ScriptedFunctions {
         local function parse(text)
           local headers = {}
           for name, value in gmatch(text, "\n([^:\r\n]+):[ \t]*([^\r\n]*)") do
-            name, value = lower(name), gsub(value, "[ \t]+$", "")
+            name, value = lower(name), match(value, "^.*[^ \t]") or ""
             headers[name] = headers[name] and headers[name] .. ", " .. value or value
           end
           return headers

@@ -17,7 +17,13 @@ struct ChangeNotice: Sendable {
             "keyPath": .string(keyPath), "isPrior": .boolean(change.isPrior), "old": Self.value(change.oldValue, not: noName),
             "new": Self.value(change.newValue, not: noName),
         ]
-        charge = ledger.charge(.notice, Self.size(of: change.newValue) + Self.size(of: change.oldValue))
+        charge = ledger.charge(.notice, Self.size(of: change))
+    }
+
+    /// The bytes that a notice keeps: an old text is the new one of the notice before, if there is a new one.
+    private static func size(of change: KeyValueObservedChange<any Sendable>) -> Int {
+        if change.newValue == nil { return size(of: change.oldValue) }
+        return size(of: change.newValue) + size(of: change.oldValue as? [Operation])
     }
 
     /// The bytes of a copy of the value.

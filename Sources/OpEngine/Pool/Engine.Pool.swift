@@ -198,6 +198,7 @@ extension Engine {
             guard worker.isParked, worker.inbox.closeIfEmpty() else { return false }
             runQueues.unpark(worker)
             workers.removeAll { $0 === worker }
+            if workers.isEmpty { worker.engine.hasStartedWorker.store(false, ordering: .relaxed) }
             retired.append(worker)
             return true
         }
@@ -260,9 +261,10 @@ extension Engine {
         mutating func couldNotStart(_ worker: Worker) -> Wake {
             remove(worker)
             isAnyWorkerSearching = false
-            threadLimit = max(1, workers.count)
-            // Starting another thread would fail as well.
-            return workers.isEmpty ? .none : wakeIfNeeded(worker.engine)
+            // Starting another thread would fail as well. Without any, the next operation that is added tries again.
+            if workers.isEmpty { return .none }
+            threadLimit = workers.count
+            return wakeIfNeeded(worker.engine)
         }
 
         // MARK: Undeclared blocking

@@ -91,7 +91,13 @@ public final class Worker: @unchecked Sendable {
     /// Starts the thread of a worker that nothing has scheduled yet. Returns false if the system cannot start it.
     func tryStart() -> Bool {
         let isStarted = tryStartThread(as: thread) { self.run() }
-        if !isStarted { engine.perform(engine.pool.withLock { $0.couldNotStart(self) }) }
+        if !isStarted {
+            engine.hasStartedWorker.store(false, ordering: .relaxed)
+            // Another thread may have added an operation meanwhile, which relied on this worker.
+            let (wake, isLost) = engine.pool.withLock { ($0.couldNotStart(self), $0.workers.isEmpty && $0.hasScheduled) }
+            if isLost { failToStart() }
+            engine.perform(wake)
+        }
         return isStarted
     }
 
