@@ -1,3 +1,3 @@
--- expect: error: bytes in channels
+-- expect: error: bytes in channels|memory
 local channels = {}
 while true do channels[#channels + 1] = opscript.channel() end

@@ -1,3 +1,4 @@
+import CTestSupport
 import LuaBindings
 import OpEngine
 import Synchronization
@@ -120,11 +121,13 @@ private struct HostileScript: Sendable {
     ///
     /// - Returns: what is wrong; nil if all is well.
     func complaint(isolation: Runtime.Isolation = .threads, mayEndAnyhow: Bool = false) throws -> String? {
-        // A busy machine needs longer to fill the memory. The limits are those of the bystanders as well.
+        // A busy machine needs longer to fill the memory, and so do sanitizers. The limits are those of the bystanders as well.
         let isForTime = mayEndAnyhow || ends.contains("timeout")
+        let longest = has_thread_sanitizer() || has_address_sanitizer() ? 120.0 : 30
         let runtime = try Runtime(
             Self.configuration(
-                seconds: mayEndAnyhow ? 5 : isForTime ? 0.3 : 30, runSeconds: mayEndAnyhow ? 2 : isForTime ? 10 : 30, isolation: isolation))
+                seconds: mayEndAnyhow ? 5 : isForTime ? 0.3 : longest, runSeconds: mayEndAnyhow ? 2 : isForTime ? 10 : longest,
+                isolation: isolation))
         var isClosed = false
         defer { if !isClosed { runtime.close() } }
         let values = try runtime.run(
