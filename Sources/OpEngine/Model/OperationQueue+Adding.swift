@@ -75,7 +75,9 @@ extension OperationQueue {
     /// The reason, if any, why the engine or the operation's getters do not allow adding it.
     private func objection(to operation: Operation) -> OperationError? {
         if ownEngine.hasEnded { return .engineShutDown(operation: operation.label) }
-        if !core.isMain, underlyingQueue == nil, !ownEngine.startFirstWorker() { return .noThread(operation: operation.label) }
+        if !ownEngine.hasStartedWorker.load(ordering: .relaxed), !core.isMain, underlyingQueue == nil, !ownEngine.startFirstWorker() {
+            return .noThread(operation: operation.label)
+        }
         if let members = operation.memberQueue, let error = members.objection(toJoining: self) { return error }
         // A subclass may override these getters, so ask them instead of the state.
         if operation.isFinished { return .addedWhenFinished(operation: operation.label) }
