@@ -4,7 +4,7 @@ import Testing
 struct DocumentationTests {
     private static let files = [
         "README.md", "docs/coming-from.md", "docs/limits.md", "docs/lua-api.md", "docs/lua-api-data.md", "docs/lua-api-outside.md",
-        "docs/lua-api-runtime.md",
+        "docs/lua-api-runtime.md", "docs/modules.md",
     ]
     private static let scripts = files.flatMap { DocumentedScript.all(in: $0) }
 
