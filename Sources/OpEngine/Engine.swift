@@ -50,7 +50,7 @@ import Synchronization
     /// An operation is tiny if it takes no longer than this from the end of the one before it to its own end. See `Standby`.
     // Safety: only tests change it, before they add operations.
     nonisolated(unsafe) var tinyDuration = Duration.nanoseconds(120)
-    /// Whether `startFirstWorker` has found that threads can be started.
+    /// Whether `startFirstWorker` has found that threads can be started, and none has ended since without another one.
     let hasStartedWorker = Atomic<Bool>(false)
     private let holds = Atomic<Int>(0)
     private let asynchronousOperations = Atomic<Int>(0)
@@ -174,8 +174,9 @@ import Synchronization
     @inline(never)
     func startFirstWorker() -> Bool {
         // A worker must not inherit a raised nice value.
-        if simulated != nil || ThreadStarter.isNeeded { return true }
-        let isStarted = pool.withLock { $0.makeFirstWorker(self) }?.tryStart() ?? true
+        if ThreadStarter.isNeeded { return true }
+        // A simulated engine has no threads.
+        let isStarted = simulated != nil || (pool.withLock { $0.makeFirstWorker(self) }?.tryStart() ?? true)
         if isStarted { hasStartedWorker.store(true, ordering: .relaxed) }
         return isStarted
     }
