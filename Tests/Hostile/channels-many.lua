@@ -1,3 +1,3 @@
--- expect: error: bytes in channels|memory
+-- expect: error: bytes in channels|error: limits.memory|memory
 local channels = {}
 while true do channels[#channels + 1] = opscript.channel() end
