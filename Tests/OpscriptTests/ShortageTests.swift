@@ -99,7 +99,7 @@ struct ShortageTests {
 
     @Test(
         "Without threads",
-        .enabled(if: can(#"cd / && \#(user) test -x "$OPSCRIPT""#), "only root can become a user that has no other processes and may run it"),
+        .enabled(if: can(#"cd / && \#(user) test -x "$OPSCRIPT""#), "only root can become another user, who may run it"),
         arguments: 1...3)
     func threads(count: Int) throws {
         for (script, causes) in Self.scripts {
