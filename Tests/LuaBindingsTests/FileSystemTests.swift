@@ -132,6 +132,7 @@ import Testing
             raises("bad argument #2 to 'opscript.fs.write' (string expected, got table)", fs.write, dir .. "x", {})
             raises("bad argument #1 to 'opscript.fs.stat' (path contains a zero byte)", fs.stat, "a\0b")
             raises("bad argument #2 to 'opscript.fs.stat' (follow must be true or false, got number)", fs.stat, dir, { follow = 1 })
+            raises("bad argument #2 to 'opscript.fs.stat' (unknown option 'folow')", fs.stat, dir, { folow = false })
             raises("bad argument #2 to 'opscript.fs.walk' (unknown option 'mach')", fs.walk, dir, { mach = "*" })
             raises("bad argument #2 to 'opscript.fs.walk' (match must be a pattern, got number)", fs.walk, dir, { match = 1 })
             raises("bad argument #2 to 'opscript.fs.walk' (hidden must be true or false, got string)", fs.walk, dir, { hidden = "no" })

@@ -316,6 +316,20 @@ import Testing
         }
     }
 
+    @Test func aRequestNeedsTheRoomOfItsBody() throws {
+        let runtime = try Runtime(Self.configuration(memory: 64 << 20))
+        defer { #expect(runtime.close(deadline: .seconds(30)).isEmpty) }
+        let problems = try runtime.run(
+            """
+            local op = opscript.Operation.new()
+            local before = select(2, pcall(opscript.fetch, "http://127.0.0.1:1/"))
+            op.x = ("x"):rep(60 << 20)
+            return tostring(before), tostring(select(2, pcall(opscript.fetch, "http://127.0.0.1:1/")))
+            """)
+        #expect(problems.count == 2 && problems[0].text?.contains("limits.memory") == false, "\(problems)")
+        #expect(problems.last?.text?.contains("limits.memory") == true, "\(problems)")
+    }
+
     /// Closing a runtime with very many observers, timers and callbacks takes about as long as its deadline says.
     @Test func aRuntimeWithVeryManyPendingThingsCloses() throws {
         let count = TestLength.isLong ? 1_000_000 : 100_000

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "Core/tables_raising.h"
 #include "Libraries/fs_raising.h"
 #include "Libraries/fs_temporary.h"
 #include "Libraries/fs_tree.h"
@@ -45,16 +46,6 @@ static int fail(lua_State *L, const char *path) { return result(L, errno, path, 
 
 // MARK: asking
 
-// Reads the option `follow` of the table at stack index 2.
-static int flags_for_links(lua_State *L) {
-    if (lua_isnoneornil(L, 2)) return 0;
-    luaL_checktype(L, 2, LUA_TTABLE);
-    int type = lua_getfield(L, 2, "follow");
-    if (type != LUA_TNIL && type != LUA_TBOOLEAN)
-        luaL_argerror(L, 2, lua_pushfstring(L, "follow must be true or false, got %s", lua_typename(L, type)));
-    return type == LUA_TBOOLEAN && !lua_toboolean(L, -1) ? AT_SYMLINK_NOFOLLOW : 0;
-}
-
 static void set_integer(lua_State *L, const char *name, lua_Integer value) {
     lua_pushinteger(L, value);
     lua_setfield(L, -2, name);
@@ -68,7 +59,7 @@ static void set_time(lua_State *L, const char *name, const struct timespec *time
 static int fs_stat(lua_State *L) {
     const char *path = fs_check_path(L, 1);
     struct stat about;
-    if (fstatat(AT_FDCWD, path, &about, flags_for_links(L)) != 0) return fail(L, path);
+    if (fstatat(AT_FDCWD, path, &about, clua_boolean_option(L, "follow", true) ? 0 : AT_SYMLINK_NOFOLLOW) != 0) return fail(L, path);
     lua_createtable(L, 0, 10);
     lua_pushstring(L, fs_type(about.st_mode));
     lua_setfield(L, -2, "type");
@@ -190,10 +181,8 @@ static int make_folder(lua_State *L) {
         char end = part[i];
         part[i] = '\0';
         struct stat about;
-        if (mkdir(part, 0777) != 0 && (stat(part, &about) != 0 || !S_ISDIR(about.st_mode))) {
-            errno = 0;
-            error = mkdir(part, 0777) != 0 ? errno : 0;  // a link without a target exists, too
-        }
+        error = mkdir(part, 0777) == 0 ? 0 : errno;
+        if (error != 0 && stat(part, &about) == 0 && S_ISDIR(about.st_mode)) error = 0;
         if (error == 0) part[i] = end;
     }
     return result(L, error, *part != '\0' ? part : path, "");
@@ -282,14 +271,6 @@ static int make_temporary_file(lua_State *L) { return make_temporary(L, false); 
 
 // MARK: the library
 
-// Registers the table on top under a module's name, by which its functions travel.
-static void register_module(lua_State *L, const char *name) {
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_pushvalue(L, -2);
-    lua_setfield(L, -2, name);
-    lua_pop(L, 1);
-}
-
 void clua_open_fs(lua_State *L) {
     static const luaL_Reg functions[] = {
         {"copy", copy},        {"exists", exists},     {"glob", fs_glob},     {"mkdir", make_folder},
@@ -298,10 +279,10 @@ void clua_open_fs(lua_State *L) {
         {"tempfile", make_temporary_file}, {"walk", fs_walk}, {"write", fs_write}, {NULL, NULL}};
     if (clua_state_of(L)->restrictions & CLUA_NO_FILES) return;
     luaL_newlib(L, functions);
-    register_module(L, "opscript.fs");
+    clua_register_module(L, "opscript.fs");
     lua_createtable(L, 0, 4);
     luaL_setfuncs(L, fs_path_functions, 0);
-    register_module(L, "opscript.fs.path");
+    clua_register_module(L, "opscript.fs.path");
     lua_setfield(L, -2, "path");
     lua_setfield(L, -2, "fs");
 }

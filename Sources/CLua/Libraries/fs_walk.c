@@ -216,9 +216,13 @@ static int read_folder(lua_State *L, walk *w) {
     }
     closedir(list);
     if (error == 0 && w->path_count > 0 && w->path[w->path_count - 1] != '/') {
-        if (!grow(L, &w->path, w->path_count + 2, &w->path_capacity, 1)) return ENOMEM;
-        w->path[w->path_count++] = '/';
+        if (grow(L, &w->path, w->path_count + 2, &w->path_capacity, 1))
+            w->path[w->path_count++] = '/';
+        else
+            error = ENOMEM;
     }
+    // The walk goes on behind a folder that could not be read whole: its entries would have paths without the slash.
+    if (error != 0) level->count = 0;
     level->path_count = w->path_count;
     if (level->count > 1) qsort_r(level->entries, level->count, sizeof *level->entries, compare, level->names);
     return error;

@@ -1,6 +1,7 @@
 // The library `opscript.json`. `json_decode.c` and `json_encode.c` have its largest functions.
 //
 // Libraries that Debian has do not fit: lua-cjson makes floats of all integers, and names no lines; jansson builds a tree first.
+#include "Core/tables_raising.h"
 #include "Transfer/json_raising.h"
 
 #include <lua5.4/lauxlib.h>
@@ -19,22 +20,6 @@ int json_sequence(const unsigned char *bytes) {
     bool is_wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) || (first == 0xf0 && second < 0x90)
         || (first == 0xf4 && second > 0x8f);
     return is_wrong ? 0 : count;
-}
-
-bool json_option(lua_State *L, const char *name) {
-    bool value = false;
-    if (lua_isnoneornil(L, 2)) return false;
-    luaL_checktype(L, 2, LUA_TTABLE);
-    lua_settop(L, 2);
-    lua_pushnil(L);
-    while (lua_next(L, 2)) {
-        if (lua_type(L, 3) != LUA_TSTRING || strcmp(lua_tostring(L, 3), name) != 0)
-            luaL_argerror(L, 2, lua_pushfstring(L, "unknown option '%s'", luaL_tolstring(L, 3, NULL)));
-        if (!lua_isboolean(L, 4)) luaL_argerror(L, 2, lua_pushfstring(L, "%s must be true or false, got %s", name, luaL_typename(L, 4)));
-        value = lua_toboolean(L, 4);
-        lua_settop(L, 3);
-    }
-    return value;
 }
 
 // Marks a table as an array, which it is even without elements.
@@ -63,9 +48,6 @@ void clua_open_json(lua_State *L) {
     lua_pushvalue(L, -1);
     clua_keep(L, CLUA_KEPT_JSON_ARRAY);
     lua_setfield(L, -2, "emptyArray");
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
-    lua_pushvalue(L, -2);
-    lua_setfield(L, -2, "opscript.json");
-    lua_pop(L, 1);
+    clua_register_module(L, "opscript.json");
     lua_setfield(L, -2, "json");
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Limits/count_raising.h"
 #include "Transfer/frozen.h"
 #include "Transfer/json_raising.h"
@@ -291,7 +292,7 @@ int json_decode(lua_State *L) {
     enum { TEXT = 1, OPTIONS, UNESCAPED };
     size_t count;
     const char *text = luaL_checklstring(L, TEXT, &count);
-    reader in = {.L = L, .start = text, .at = text, .end = text + count, .anchor = UNESCAPED, .is_frozen = json_option(L, "frozen")};
+    reader in = {.L = L, .start = text, .at = text, .end = text + count, .anchor = UNESCAPED, .is_frozen = clua_boolean_option(L, "frozen", false)};
     lua_settop(L, OPTIONS);
     lua_pushnil(L);
     read_value(&in, 0);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "Core/registry_raising.h"
+#include "Core/tables_raising.h"
 #include "Limits/count_raising.h"
 #include "Transfer/frozen.h"
 #include "Transfer/json_raising.h"
@@ -310,7 +311,7 @@ static void write_value(writer *out, place place) {
 int json_encode(lua_State *L) {
     enum { VALUE = 1, OPTIONS, BYTES };
     luaL_checkany(L, VALUE);
-    writer out = {.L = L, .anchor = BYTES, .is_pretty = json_option(L, "pretty")};
+    writer out = {.L = L, .anchor = BYTES, .is_pretty = clua_boolean_option(L, "pretty", false)};
     lua_settop(L, OPTIONS);
     lua_pushnil(L);
     reserve(&out, 1000);

@@ -30,9 +30,6 @@ static inline const char *json_skip_plain(const char *p, const char *end) {
     return p;
 }
 
-/// Reads a boolean option of the table at stack index 2, which has no other option; false if there is no table.
-bool json_option(lua_State *L, const char *name);
-
 /// The functions of the library.
 int json_decode(lua_State *L);
 int json_encode(lua_State *L);

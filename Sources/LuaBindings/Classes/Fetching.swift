@@ -132,6 +132,9 @@ struct Fetching {
     // MARK: the request
 
     private func run(_ call: Call) throws(CallError) -> Answer {
+        try call.state.makeRoom(for: .program, captureLimit)
+        let charge = call.state.core.ledger.charge(.program, captureLimit)
+        defer { withExtendedLifetime(charge) {} }
         let file = try output.map { path throws(CallError) in try NewFile(path) }
         defer { file?.discard() }
         let deadline = timeout.map { ContinuousClock.Instant.after($0) }

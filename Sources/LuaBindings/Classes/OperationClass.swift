@@ -95,7 +95,7 @@ enum OperationClass {
             try call.addDependency(try call.operation(at: 2), to: operation)
         case .removeDependency:
             let dependency = try call.operation(at: 2)
-            let wasOne = operation.depends(on: dependency)
+            let wasOne = call.state.core.ledger != nil && operation.depends(on: dependency)
             operation.removeDependency(dependency)
             if wasOne { (operation as? LuaOperation)?.countOne(.dependency, adding: false) }
         case .observe: return try observe(operation, call)

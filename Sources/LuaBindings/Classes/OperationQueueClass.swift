@@ -294,7 +294,7 @@ enum OperationQueueClass {
         guard let queue = call.queueIfAny(at: 1) else { throw call.expected("OperationQueue", at: 1) }
         // An observer may get a notice. A suspended queue can always go on, which frees memory.
         let property = Property(number: member)
-        if property != .isSuspended || !queue.isSuspended { try call.state.makeRoom(for: .notice) }
+        if call.state.hasObserved, property != .isSuspended || !queue.isSuspended { try call.state.makeRoom(for: .notice) }
         switch property {
         case .name: try setName(of: queue, to: try call.optionalString(at: 3), call)
         case .maxConcurrentOperationCount: try setMaximum(of: queue, at: 3, call)

@@ -23,7 +23,7 @@ extension ScriptedFunctions {
           local status = response.status
           if status >= 200 and status < 300 or status == 304 then return true end
           for _, good in ipairs(type(ok) == "table" and ok or { ok }) do
-            if good == status then return true end
+            if tointeger(good) == status then return true end
           end
           return false
         end

@@ -9,7 +9,9 @@ enum Kept: CaseIterable {
     case code
     case frozen
     case operation, field, name, keys, needs, condition, conditionFunction, dependency, step, queue, scriptClass
-    case channel, message, timer, observation, notice, failure, program
+    case channel, message, timer, observation, notice, failure
+    /// A program, or a request of HTTP.
+    case program
 
     /// The bytes that one of a kind takes besides its contents, as measured. C counts those of the first three.
     var bytes: Int {
