@@ -2,7 +2,7 @@
 
 #include "Calls/callback_raising.h"
 #include "Objects/object_raising.h"
-#include "Transfer/ledger_raising.h"
+#include "Limits/ledger_raising.h"
 #include "Transfer/parcel_flat.h"
 #include "ledger.h"
 

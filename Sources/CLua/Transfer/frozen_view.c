@@ -8,7 +8,7 @@
 #include "Libraries/modules_raising.h"
 #include "Objects/collections_raising.h"
 #include "Transfer/frozen.h"
-#include "Transfer/ledger_raising.h"
+#include "Limits/ledger_raising.h"
 #include "Transfer/parcel_format.h"
 #include "freezing.h"
 #include "ledger.h"

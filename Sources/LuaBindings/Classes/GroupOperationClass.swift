@@ -35,8 +35,7 @@ enum GroupOperationClass {
         if let index = options[.operations], !call.isTable(at: index) {
             throw .argument(1, "operations must be an array, got a \(call.typeName(at: index))")
         }
-        try call.state.makeRoom(for: .queue)
-        try call.state.core.usage.takeQueue()
+        try call.state.takeQueue()
         let group = LuaOperation.makeGroup(in: call.state)
         guard let members = group.memberQueue else { throw .message("opscript bug: a group without a queue") }
         var common = GivenOptions<OperationClass.Option>()

@@ -168,8 +168,7 @@ enum OperationQueueClass {
 
     /// `OperationQueue.new()`, `.new "name"`, `.new { name =, … }`.
     private static func new(_ call: Call) throws(CallError) -> Answer {
-        try call.state.makeRoom(for: .queue)
-        try call.state.core.usage.takeQueue()
+        try call.state.takeQueue()
         let queue = OperationQueue(engine: call.state.core.engine)
         try setName(of: queue, to: call.string(at: 1), call)
         if call.isMissing(at: 1) || call.string(at: 1) != nil {

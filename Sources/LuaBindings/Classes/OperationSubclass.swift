@@ -41,8 +41,7 @@ enum OperationSubclass {
             unsafe lua_settop(call.lua, -2)
         }
         if scriptClass.isGroup {
-            try call.state.makeRoom(for: .queue)
-            try call.state.core.usage.takeQueue()
+            try call.state.takeQueue()
             return .object(LuaOperation.makeGroup(in: call.state, scriptClass: scriptClass), .operation)
         }
         try call.state.makeRoom(for: .operation)

@@ -95,6 +95,12 @@ extension LuaState {
     func makeRoom(for kind: Kept, _ bytes: Int = 0) throws(CallError) {
         if let ledger = core.ledger, unsafe !clua_make_room(running, kind.bytes + bytes) { throw .message(ledger.refusal) }
     }
+
+    /// Counts a queue that a script is about to make.
+    func takeQueue() throws(CallError) {
+        try makeRoom(for: .queue)
+        try core.usage.takeQueue()
+    }
 }
 
 extension RuntimeCore {

@@ -1,4 +1,4 @@
-#include "Transfer/ledger_raising.h"
+#include "Limits/ledger_raising.h"
 
 #include <lua5.4/lauxlib.h>
 #include <stdatomic.h>
